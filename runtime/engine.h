@@ -1,0 +1,42 @@
+/* engine.h: opening an image on a device.
+ *
+ * Owns: the options that decide how an image is opened, and the open and close calls. Does not own: processes and
+ * sockets (engine_process.h), requests (scheduler.h). Invariants: an engine that opened has everything it will ever
+ * need resident (the plan is checked before the first allocation). Thread rules: as scheduler.h. */
+#ifndef RUNTIME_ENGINE_H
+#define RUNTIME_ENGINE_H
+
+#include "moe_error.h"
+#include "scheduler.h"
+
+#include <stdint.h>
+
+struct engine_options {
+  const char *image_path; /* required */
+  const char *device;     /* index or part of a device's name; NULL: the best that can serve the image */
+  uint32_t n_ctx;         /* positions of a sequence; 0: the model's, or what fits */
+  uint32_t n_slot;        /* sequences at once; 0: default */
+  const char *cache_dir;  /* for the driver's pipeline cache; NULL: the default place */
+  const char *tier;       /* base, dot, khr, nv; NULL: the best the device has */
+};
+
+/* Maps and checks the image, opens the device, plans, uploads and builds the pipelines.
+ * progress (may be NULL): called with a short phase name ("upload") and done/total in the unit of that phase, at most
+ * some times a second; user comes back in it. out: *out is owned by the caller (engine_close), NULL on error.
+ * Errors: MOE_FAILED (unreadable, broken image; the driver failed), MOE_DECLINED (this box cannot: names the feature or
+ * the bytes and the device). */
+typedef void engine_progress_fn(void *user, const char *phase, uint64_t done, uint64_t total);
+enum moe_code engine_open(const struct engine_options *options, engine_progress_fn *progress, void *user,
+                          struct scheduler **out, struct moe_error *err);
+
+/* What was opened, for logs and /v1/models; strings borrowed until engine_close. */
+struct engine_description {
+  const char *device; /* device and driver, as the driver names them */
+  const char *tier;
+};
+void engine_describe(const struct scheduler *s, struct engine_description *description);
+
+/* Drops everything, live requests without events. NULL is fine. */
+void engine_close(struct scheduler *s);
+
+#endif
