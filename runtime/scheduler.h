@@ -20,8 +20,8 @@ enum { SCHEDULER_MAX_LOGPROB = 20 }; /* largest request.n_logprob */
 
 /* How a token is drawn from the model's distribution. Order of the filters: top_k, top_p, min_p, then temperature (the
  * order llama-server documents); the random number is a hash of (seed, position). Every field is already in range:
- * temperature >= 0 (0: the most probable token, the rest is ignored), top_k (0: off), 0 < top_p <= 1 (1: off),
- * 0 <= min_p <= 1 (0: off: keep tokens with p >= min_p * p_max). */
+ * temperature >= 0 (0: the most probable token, the rest is ignored), top_k (0: off), 0 <= top_p <= 1 (1: off),
+ * 0 <= min_p <= 1 (0: off; keep tokens with p >= min_p * p_max). The best token always stays. */
 struct sampling_params {
   float temperature;
   uint32_t top_k;
