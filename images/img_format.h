@@ -1,9 +1,10 @@
-/* img_format.h: the bytes of a device image, as C structures. FORMAT.md is the same in prose and must suffice for a second reader.
+/* img_format.h: the bytes of a device image, as C structures. FORMAT.md is the same in prose and must suffice for a
+ * second reader.
  *
- * Owns: every on-disk structure and constant. Does not own: reading (img_reader), checking (img_check, img_hazard), writing
- * (img_writer), the step block (img_step.h), the manifest's JSON (img_manifest).
- * Invariants: little-endian; all structures are fixed-size, naturally aligned, and map 1:1 onto the file; reserved bytes are zero;
- * sections start at multiples of IMG_ALIGN, gaps are zero; a reader accepts the same major and any minor. */
+ * Owns: every on-disk structure and constant. Does not own: reading (img_reader), checking (img_check, img_hazard),
+ * writing (img_writer), the step block (img_step.h), the manifest's JSON (img_manifest). Invariants: little-endian; all
+ * structures are fixed-size, naturally aligned, and map 1:1 onto the file; reserved bytes are zero; sections start at
+ * multiples of IMG_ALIGN, gaps are zero; a reader accepts the same major and any minor. */
 #ifndef IMAGES_IMG_FORMAT_H
 #define IMAGES_IMG_FORMAT_H
 
@@ -12,14 +13,14 @@
 #define IMG_MAGIC "MOEIMAGE" /* 8 bytes, no terminator */
 #define IMG_MAJOR 1
 #define IMG_MINOR 0
-#define IMG_ALIGN 65536u      /* sections */
-#define IMG_PLANE_ALIGN 256u  /* planes and tables inside their sections, buffers inside arenas */
-#define IMG_HASH_BYTES 32     /* BLAKE2b-256 */
+#define IMG_ALIGN 65536u          /* sections */
+#define IMG_PLANE_ALIGN 256u      /* planes and tables inside their sections, buffers inside arenas */
+#define IMG_HASH_BYTES 32         /* BLAKE2b-256 */
 #define IMG_LEAF_BYTES (1u << 20) /* a section's hash is the hash of its leaves' hashes, leaves of 1 MiB */
 #define IMG_MAX_SECTION 32
 
-/* The frozen prefix: 64 bytes that no major version moves. root = BLAKE2b-256 over the header (prefix with root zeroed, then
- * the section table). */
+/* The frozen prefix: 64 bytes that no major version moves. root = BLAKE2b-256 over the header (prefix with root zeroed,
+ * then the section table). */
 struct img_prefix {
   uint8_t magic[8];
   uint16_t major, minor;
@@ -30,15 +31,16 @@ struct img_prefix {
 };
 
 enum img_section_kind {
-  IMG_SECTION_MANIFEST = 1,  /* JSON, see img_manifest.h */
-  IMG_SECTION_MODULES = 2,   /* struct img_modules */
-  IMG_SECTION_TEMPLATES = 3, /* struct img_templates */
+  IMG_SECTION_MANIFEST = 1,    /* JSON, see img_manifest.h */
+  IMG_SECTION_MODULES = 2,     /* struct img_modules */
+  IMG_SECTION_TEMPLATES = 3,   /* struct img_templates */
   IMG_SECTION_PLANE_INDEX = 4, /* struct img_planes: names and extents of what PLANES holds */
-  IMG_SECTION_PLANES = 5,    /* raw weight planes; offsets in it are offsets in the arena WEIGHTS */
-  IMG_SECTION_TABLES = 6,    /* raw constant tables; offsets in it are offsets in the arena TABLES */
-  IMG_SECTION_TOKENIZER = 7, /* img_tokenizer.h */
-  IMG_SECTION_CHAT = 8,      /* img_chat.h */
-  IMG_SECTION_SELFTEST = 9,  /* JSON: {"prompt_ids":[...],"ids":[...],"logprobs":[[[id,logprob],...],...]} from the oracle */
+  IMG_SECTION_PLANES = 5,      /* raw weight planes; offsets in it are offsets in the arena WEIGHTS */
+  IMG_SECTION_TABLES = 6,      /* raw constant tables; offsets in it are offsets in the arena TABLES */
+  IMG_SECTION_TOKENIZER = 7,   /* img_tokenizer.h */
+  IMG_SECTION_CHAT = 8,        /* img_chat.h */
+  IMG_SECTION_SELFTEST =
+      9, /* JSON: {"prompt_ids":[...],"ids":[...],"logprobs":[[[id,logprob],...],...]} from the oracle */
 };
 
 struct img_section {
@@ -51,10 +53,12 @@ struct img_section {
 
 #define IMG_MAX_TUNING 4
 #define IMG_N_SPEC 4
-/* Specialization constants have fixed ids: 0 local size x, 1 lanes per row, 2 the device's subgroup size, 3 free for the kernel. */
+/* Specialization constants have fixed ids: 0 local size x, 1 lanes per row, 2 the device's subgroup size, 3 free for
+ * the kernel. */
 enum img_spec_id { IMG_SPEC_WG = 0, IMG_SPEC_LANES = 1, IMG_SPEC_SUBGROUP = 2, IMG_SPEC_EXTRA = 3 };
 
-/* Values for devices with at least this subgroup size; the last row whose min_subgroup is not above the device's is used. */
+/* Values for devices with at least this subgroup size; the last row whose min_subgroup is not above the device's is
+ * used. */
 struct img_tuning {
   uint32_t min_subgroup;
   uint32_t spec[IMG_N_SPEC]; /* by id; spec[IMG_SPEC_SUBGROUP] is ignored, the loader puts the device's there */
@@ -62,12 +66,12 @@ struct img_tuning {
 };
 
 struct img_module {
-  uint64_t code_offset;  /* zstd frame, from the section's start */
+  uint64_t code_offset;             /* zstd frame, from the section's start */
   uint32_t code_zbytes, code_bytes; /* compressed, and SPIR-V bytes */
-  uint32_t name_offset;  /* "gemv.q4_k.2048x768.norm" */
-  uint32_t tier;         /* enum img_tier */
+  uint32_t name_offset;             /* "gemv.q4_k.2048x768.norm" */
+  uint32_t tier;                    /* enum img_tier */
   uint32_t push_bytes, n_tuning;
-  uint64_t features;     /* bits of img_features.def */
+  uint64_t features;               /* bits of img_features.def */
   uint32_t shared_bytes, reserved; /* workgroup memory at the largest tuning */
   struct img_tuning tuning[IMG_MAX_TUNING];
 };
@@ -95,10 +99,10 @@ enum img_arena {
 enum img_access { IMG_ACCESS_READ = 1, IMG_ACCESS_WRITE = 2 }; /* bits */
 
 enum img_word_kind {
-  IMG_WORD_IMM = 1,       /* one word: the low half of value */
-  IMG_WORD_ADDRESS = 2,   /* two words: base of arena + value */
+  IMG_WORD_IMM = 1,           /* one word: the low half of value */
+  IMG_WORD_ADDRESS = 2,       /* two words: base of arena + value */
   IMG_WORD_LAYER_ADDRESS = 3, /* two words: base of arena + table[row][column] + value */
-  IMG_WORD_LAYER_IMM = 4, /* one word: the low half of table[row][column] */
+  IMG_WORD_LAYER_IMM = 4,     /* one word: the low half of table[row][column] */
 };
 
 /* A push-constant operand: 4 or 8 bytes of the push block, in order; an 8-byte one is 8-byte aligned. */
@@ -109,7 +113,8 @@ struct img_word {
   uint64_t value;
 };
 
-#define IMG_WHOLE_ARENA UINT64_MAX /* img_region.bytes: all of the arena (what is chosen at run time: experts, pages) */
+#define IMG_WHOLE_ARENA UINT64_MAX /* img_region.bytes: all of the arena (what is chosen at run time: experts, pages)  \
+                                    */
 #define IMG_NO_COLUMN 0xffffu
 
 /* What a dispatch may touch: [offset + table[row][column], + bytes) of an arena. */
@@ -123,7 +128,7 @@ struct img_region {
 enum img_op {
   IMG_OP_DISPATCH = 1, /* bind module, push words, dispatch grid */
   IMG_OP_BARRIER = 2,  /* all compute writes before are visible to all compute after */
-  IMG_OP_CALL = 3,     /* run body `body` for table rows first_row .. first_row + count - 1, in order; not inside a body */
+  IMG_OP_CALL = 3, /* run body `body` for table rows first_row .. first_row + count - 1, in order; not inside a body */
 };
 
 struct img_inst {
@@ -135,18 +140,23 @@ struct img_inst {
   uint32_t reserved[3];
 };
 
-struct img_body { uint32_t first_inst, n_inst; };
+struct img_body {
+  uint32_t first_inst, n_inst;
+};
 
 /* Per-layer values of a body: n_row rows of n_column 64-bit values, starting at values[first_value]. */
-struct img_table { uint32_t n_row, n_column; uint64_t first_value; };
+struct img_table {
+  uint32_t n_row, n_column;
+  uint64_t first_value;
+};
 
 enum img_template_kind { IMG_TEMPLATE_TOKEN = 1, IMG_TEMPLATE_WINDOW = 2 };
 
 struct img_template {
   uint32_t name_offset; /* "token(8)", "window(512)" */
   uint32_t kind, tier;
-  uint32_t n_row;    /* B or R: the most rows a step of this template takes */
-  uint32_t n_select; /* the most rows that get logits and a sample */
+  uint32_t n_row;              /* B or R: the most rows a step of this template takes */
+  uint32_t n_select;           /* the most rows that get logits and a sample */
   uint32_t first_inst, n_inst; /* the top level */
   uint32_t reserved;
 };
@@ -161,9 +171,9 @@ struct img_templates {
 
 /* ---- PLANE_INDEX ---- */
 struct img_plane {
-  uint64_t offset, bytes; /* in PLANES; offset a multiple of IMG_PLANE_ALIGN; planes in order, no overlap */
-  uint32_t name_offset;   /* the GGUF tensor's name */
-  uint32_t format;        /* GGUF type number */
+  uint64_t offset, bytes;      /* in PLANES; offset a multiple of IMG_PLANE_ALIGN; planes in order, no overlap */
+  uint32_t name_offset;        /* the GGUF tensor's name */
+  uint32_t format;             /* GGUF type number */
   uint64_t n_in, n_out, n_mat; /* columns, rows, matrices (experts) */
 };
 struct img_planes {

@@ -1,8 +1,8 @@
 /* moe_error.h: the one error convention of moec and moert.
  *
  * Owns: enum moe_code, struct moe_error, moe_fail(). Does not own: where an error is printed (the programs do that).
- * Invariants: a function that can fail returns enum moe_code and fills a struct moe_error; the first error wins (a later
- * moe_fail on the same struct keeps the first message); the error path never allocates. */
+ * Invariants: a function that can fail returns enum moe_code and fills a struct moe_error; the first error wins (a
+ * later moe_fail on the same struct keeps the first message); the error path never allocates. */
 #ifndef IMAGES_MOE_ERROR_H
 #define IMAGES_MOE_ERROR_H
 
