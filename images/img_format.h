@@ -113,8 +113,9 @@ struct img_word {
   uint64_t value;
 };
 
-#define IMG_WHOLE_ARENA UINT64_MAX /* img_region.bytes: all of the arena (what is chosen at run time: experts, pages)  \
-                                    */
+#define IMG_WHOLE_ARENA                                                                                                \
+  UINT64_MAX /* img_region.bytes: all of the arena (what is chosen at run time: experts, pages)                        \
+              */
 #define IMG_NO_COLUMN 0xffffu
 
 /* What a dispatch may touch: [offset + table[row][column], + bytes) of an arena. */
