@@ -1,0 +1,298 @@
+#include "img_check.h"
+
+#include <string.h>
+
+#include "img_step.h"
+
+typedef unsigned long long ull;
+
+#define FAIL(...) return moe_fail(err, MOE_FAILED, __VA_ARGS__)
+#define TRY(call)                                                                                                      \
+  do {                                                                                                                 \
+    enum moe_code code_ = (call);                                                                                      \
+    if (code_ != MOE_OK) return code_;                                                                                 \
+  } while (0)
+
+/* An array of n elements of `size` bytes at `offset` of a section: inside it and 8-byte aligned. */
+static enum moe_code check_array(const char *what, uint64_t offset, uint64_t n, uint64_t size, uint64_t bytes,
+                                 struct moe_error *err) {
+  uint64_t total;
+  if (offset % 8) FAIL("%s: offset %llu is not a multiple of 8", what, (ull)offset);
+  if (!moe_mul(n, size, &total) || !moe_inside(offset, total, bytes))
+    FAIL("%s: %llu elements of %llu bytes at %llu leave the section of %llu bytes", what, (ull)n, (ull)size,
+         (ull)offset, (ull)bytes);
+  return MOE_OK;
+}
+
+/* The name block: inside the section and NUL-terminated, so that any offset below its length is a string. */
+static enum moe_code check_names(const char *what, const uint8_t *section, uint64_t offset, uint64_t n, uint64_t bytes,
+                                 struct moe_error *err) {
+  if (!moe_inside(offset, n, bytes) || !n || section[offset + n - 1])
+    FAIL("%s: names: %llu bytes at %llu leave the section of %llu bytes or lack the final NUL", what, (ull)n,
+         (ull)offset, (ull)bytes);
+  return MOE_OK;
+}
+
+static uint64_t known_features(void) {
+  uint64_t bits = 0;
+#define IMG_FEATURE(BIT, ENUM, NAME) bits |= 1ull << (BIT);
+#include "img_features.def"
+#undef IMG_FEATURE
+  return bits;
+}
+
+static enum moe_code check_tuning(const struct img_module *m, uint32_t i, struct moe_error *err) {
+  if (!m->n_tuning || m->n_tuning > IMG_MAX_TUNING)
+    FAIL("MODULES: module[%u]: n_tuning %u, allowed 1 to %u", i, m->n_tuning, IMG_MAX_TUNING);
+  for (uint32_t t = 0; t < m->n_tuning; t++) {
+    const struct img_tuning *row = &m->tuning[t];
+    if (!row->group_items || !row->spec[IMG_SPEC_WG] || row->spec[IMG_SPEC_WG] > 1024)
+      FAIL("MODULES: module[%u].tuning[%u]: group_items %u, workgroup %u; allowed from 1, and 1 to 1024", i, t,
+           row->group_items, row->spec[IMG_SPEC_WG]);
+    if (t && row->min_subgroup <= m->tuning[t - 1].min_subgroup)
+      FAIL("MODULES: module[%u].tuning[%u]: min_subgroup does not ascend", i, t);
+  }
+  return MOE_OK;
+}
+
+enum moe_code img_check_modules(const void *section, uint64_t bytes, struct img_modules_view *view,
+                                struct moe_error *err) {
+  const struct img_modules *head = section;
+  if (!section || bytes < sizeof *head) FAIL("MODULES: %llu bytes, too short", (ull)bytes);
+  TRY(check_array("MODULES: modules", head->module_offset, head->n_module, sizeof(struct img_module), bytes, err));
+  TRY(check_names("MODULES", section, head->name_offset, head->name_bytes, bytes, err));
+  *view = (struct img_modules_view){.section = section, .n_module = head->n_module};
+  view->module = (const void *)(view->section + head->module_offset);
+  view->name = (const char *)view->section + head->name_offset;
+  for (uint32_t i = 0; i < view->n_module; i++) {
+    const struct img_module *m = &view->module[i];
+    if (m->name_offset >= head->name_bytes)
+      FAIL("MODULES: module[%u].name_offset %u, names have %llu bytes", i, m->name_offset, (ull)head->name_bytes);
+    if (!moe_inside(m->code_offset, m->code_zbytes, bytes))
+      FAIL("MODULES: module[%u]: code [%llu, +%u) leaves the section of %llu bytes", i, (ull)m->code_offset,
+           m->code_zbytes, (ull)bytes);
+    if (!m->code_bytes || m->code_bytes % 4 || m->code_bytes > IMG_MAX_CODE_BYTES)
+      FAIL("MODULES: module[%u].code_bytes %u, allowed multiples of 4 up to %u", i, m->code_bytes, IMG_MAX_CODE_BYTES);
+    if (m->tier >= IMG_N_TIER) FAIL("MODULES: module[%u].tier %u, allowed below %u", i, m->tier, IMG_N_TIER);
+    if (m->push_bytes % 4 || m->push_bytes > 256)
+      FAIL("MODULES: module[%u].push_bytes %u, allowed multiples of 4 up to 256", i, m->push_bytes);
+    if (m->features & ~known_features())
+      FAIL("MODULES: module[%u]: needs device features (bits %llx) that this build does not know", i,
+           (ull)(m->features & ~known_features()));
+    TRY(check_tuning(m, i, err));
+  }
+  return MOE_OK;
+}
+
+enum moe_code img_check_planes(const void *section, uint64_t bytes, uint64_t planes_bytes, struct img_planes_view *view,
+                               struct moe_error *err) {
+  const struct img_planes *head = section;
+  if (!section || bytes < sizeof *head) FAIL("PLANE_INDEX: %llu bytes, too short", (ull)bytes);
+  TRY(check_array("PLANE_INDEX: planes", head->plane_offset, head->n_plane, sizeof(struct img_plane), bytes, err));
+  TRY(check_names("PLANE_INDEX", section, head->name_offset, head->name_bytes, bytes, err));
+  view->n_plane = head->n_plane;
+  view->plane = (const void *)((const uint8_t *)section + head->plane_offset);
+  view->name = (const char *)section + head->name_offset;
+  uint64_t end = 0;
+  for (uint32_t i = 0; i < view->n_plane; i++) {
+    const struct img_plane *p = &view->plane[i];
+    if (p->name_offset >= head->name_bytes)
+      FAIL("PLANE_INDEX: plane[%u].name_offset %u, names have %llu bytes", i, p->name_offset, (ull)head->name_bytes);
+    if (p->offset % IMG_PLANE_ALIGN || p->offset < end || !p->bytes || !moe_inside(p->offset, p->bytes, planes_bytes))
+      FAIL("PLANE_INDEX: plane[%u] %s: [%llu, +%llu) is not aligned, out of order, or leaves PLANES of %llu bytes", i,
+           view->name + p->name_offset, (ull)p->offset, (ull)p->bytes, (ull)planes_bytes);
+    end = p->offset + p->bytes;
+  }
+  return MOE_OK;
+}
+
+/* ---- templates ---- */
+
+struct checker {
+  const struct img_modules_view *modules;
+  const uint64_t *limits;
+  struct img_templates_view *view;
+  uint64_t name_bytes;
+};
+
+/* base + table value, bytes of room after it: inside the arena as far as its size is known. */
+static enum moe_code check_extent(const struct checker *c, uint32_t inst, const char *what, uint32_t arena,
+                                  uint64_t base, uint64_t value, uint64_t bytes, struct moe_error *err) {
+  uint64_t offset, limit = c->limits[arena];
+  if (!moe_add(base, value, &offset) || !moe_inside(offset, bytes, limit))
+    FAIL("TEMPLATES: inst[%u]: %s [%llu, +%llu) leaves arena %u of %llu bytes", inst, what, (ull)(base + value),
+         (ull)bytes, arena, (ull)limit);
+  return MOE_OK;
+}
+
+/* Words and regions of a dispatch, with the values of a table row (table == UINT32_MAX: at the top level, none). */
+static enum moe_code check_operands(const struct checker *c, uint32_t at, uint32_t table, uint32_t row,
+                                    struct moe_error *err) {
+  const struct img_templates_view *v = c->view;
+  const struct img_inst *inst = &v->inst[at];
+  uint32_t n_column = table == UINT32_MAX ? 0 : v->table[table].n_column;
+  uint32_t push = 0;
+  for (uint32_t i = inst->first_word; i < inst->first_word + inst->n_word; i++) {
+    const struct img_word *w = &v->word[i];
+    bool layer = w->kind == IMG_WORD_LAYER_ADDRESS || w->kind == IMG_WORD_LAYER_IMM;
+    bool address = w->kind == IMG_WORD_ADDRESS || w->kind == IMG_WORD_LAYER_ADDRESS;
+    if (w->kind < IMG_WORD_IMM || w->kind > IMG_WORD_LAYER_IMM || w->arena >= IMG_N_ARENA ||
+        (layer && w->column >= n_column))
+      FAIL("TEMPLATES: inst[%u].word[%u]: kind %u, arena %u, column %u; the table has %u columns", at,
+           i - inst->first_word, w->kind, w->arena, w->column, n_column);
+    if (address && push % 8)
+      FAIL("TEMPLATES: inst[%u].word[%u]: an address at push byte %u, not a multiple of 8", at, i - inst->first_word,
+           push);
+    if (address)
+      TRY(check_extent(c, at, "address", w->arena, w->value, layer ? img_table_value(v, table, row, w->column) : 0, 0,
+                       err));
+    push += address ? 8 : 4;
+  }
+  if (push != c->modules->module[inst->module].push_bytes)
+    FAIL("TEMPLATES: inst[%u]: %u push bytes, module[%u] takes %u", at, push, inst->module,
+         c->modules->module[inst->module].push_bytes);
+  for (uint32_t i = inst->first_region; i < inst->first_region + inst->n_region; i++) {
+    const struct img_region *r = &v->region[i];
+    if (!r->access || r->access > 3 || r->arena >= IMG_N_ARENA || (r->column != IMG_NO_COLUMN && r->column >= n_column))
+      FAIL("TEMPLATES: inst[%u].region[%u]: access %u, arena %u, column %u; the table has %u columns", at,
+           i - inst->first_region, r->access, r->arena, r->column, n_column);
+    if ((r->access & IMG_ACCESS_WRITE) && (r->arena <= IMG_ARENA_TABLES || r->arena == IMG_ARENA_STEP))
+      FAIL("TEMPLATES: inst[%u].region[%u]: writes the read-only arena %u", at, i - inst->first_region, r->arena);
+    if (r->bytes != IMG_WHOLE_ARENA)
+      TRY(check_extent(c, at, "region", r->arena, r->offset,
+                       r->column == IMG_NO_COLUMN ? 0 : img_table_value(v, table, row, r->column), r->bytes, err));
+  }
+  return MOE_OK;
+}
+
+/* What does not depend on a table row. */
+static enum moe_code check_inst(const struct checker *c, uint32_t at, bool in_body, struct moe_error *err) {
+  const struct img_templates_view *v = c->view;
+  const struct img_inst *inst = &v->inst[at];
+  switch (inst->op) {
+  case IMG_OP_BARRIER:
+    return MOE_OK;
+  case IMG_OP_DISPATCH:
+    if (inst->module >= c->modules->n_module)
+      FAIL("TEMPLATES: inst[%u].module %u, there are %u", at, inst->module, c->modules->n_module);
+    if (!moe_inside(inst->first_word, inst->n_word, v->n_word) ||
+        !moe_inside(inst->first_region, inst->n_region, v->n_region))
+      FAIL("TEMPLATES: inst[%u]: words [%u, +%u) of %u or regions [%u, +%u) of %u", at, inst->first_word, inst->n_word,
+           v->n_word, inst->first_region, inst->n_region, v->n_region);
+    if (inst->n_word > 64 || inst->n_region > 64)
+      FAIL("TEMPLATES: inst[%u]: %u words, %u regions; allowed 64", at, inst->n_word, inst->n_region);
+    if (!inst->grid[0] || !inst->grid[1] || !inst->grid[2] || inst->grid[1] > 65535 || inst->grid[2] > 65535)
+      FAIL("TEMPLATES: inst[%u].grid %u x %u x %u: allowed from 1, y and z to 65535", at, inst->grid[0], inst->grid[1],
+           inst->grid[2]);
+    return MOE_OK;
+  case IMG_OP_CALL:
+    if (in_body) FAIL("TEMPLATES: inst[%u]: a CALL inside a body", at);
+    if (inst->body >= v->n_body || inst->table >= v->n_table || !inst->count ||
+        !moe_inside(inst->first_row, inst->count, v->table[inst->table].n_row))
+      FAIL("TEMPLATES: inst[%u]: CALL body %u of %u, table %u of %u, rows [%u, +%u)", at, inst->body, v->n_body,
+           inst->table, v->n_table, inst->first_row, inst->count);
+    return MOE_OK;
+  default:
+    FAIL("TEMPLATES: inst[%u].op %u is not known", at, inst->op);
+  }
+}
+
+static enum moe_code check_call(const struct checker *c, const struct img_inst *call, uint64_t *unrolled,
+                                struct moe_error *err) {
+  const struct img_body *body = &c->view->body[call->body];
+  *unrolled += (uint64_t)body->n_inst * call->count;
+  if (*unrolled > IMG_MAX_UNROLLED) FAIL("TEMPLATES: more than %u instructions after unrolling", IMG_MAX_UNROLLED);
+  for (uint32_t i = body->first_inst; i < body->first_inst + body->n_inst; i++) {
+    TRY(check_inst(c, i, true, err));
+    if (c->view->inst[i].op != IMG_OP_DISPATCH) continue;
+    for (uint32_t row = call->first_row; row < call->first_row + call->count; row++)
+      TRY(check_operands(c, i, call->table, row, err));
+  }
+  return MOE_OK;
+}
+
+static enum moe_code check_template(const struct checker *c, uint32_t i, struct moe_error *err) {
+  const struct img_template *t = &c->view->template[i];
+  uint64_t unrolled = t->n_inst;
+  if (t->name_offset >= c->name_bytes || t->tier >= IMG_N_TIER ||
+      (t->kind != IMG_TEMPLATE_TOKEN && t->kind != IMG_TEMPLATE_WINDOW) || !t->n_row || !t->n_select ||
+      t->n_select > IMG_MAX_SELECT)
+    FAIL("TEMPLATES: template[%u]: name %u, kind %u, tier %u, n_row %u, n_select %u", i, t->name_offset, t->kind,
+         t->tier, t->n_row, t->n_select);
+  if (!moe_inside(t->first_inst, t->n_inst, c->view->n_inst) || unrolled > IMG_MAX_UNROLLED)
+    FAIL("TEMPLATES: template[%u]: instructions [%u, +%u) of %u", i, t->first_inst, t->n_inst, c->view->n_inst);
+  for (uint32_t at = t->first_inst; at < t->first_inst + t->n_inst; at++) {
+    TRY(check_inst(c, at, false, err));
+    if (c->view->inst[at].op == IMG_OP_DISPATCH) TRY(check_operands(c, at, UINT32_MAX, 0, err));
+    if (c->view->inst[at].op == IMG_OP_CALL) TRY(check_call(c, &c->view->inst[at], &unrolled, err));
+  }
+  return MOE_OK;
+}
+
+enum moe_code img_check_templates(const void *section, uint64_t bytes, const struct img_modules_view *modules,
+                                  const uint64_t limits[IMG_N_ARENA], struct img_templates_view *view,
+                                  struct moe_error *err) {
+  const struct img_templates *h = section;
+  const uint8_t *base = section;
+  if (!section || bytes < sizeof *h) FAIL("TEMPLATES: %llu bytes, too short", (ull)bytes);
+#define ARRAY(FIELD, N)                                                                                                \
+  TRY(check_array("TEMPLATES: " #FIELD, h->FIELD##_offset, h->N, sizeof *view->FIELD, bytes, err));                    \
+  view->FIELD = (const void *)(base + h->FIELD##_offset);                                                              \
+  view->N = h->N;
+  ARRAY(template, n_template)
+  ARRAY(inst, n_inst)
+  ARRAY(body, n_body)
+  ARRAY(word, n_word)
+  ARRAY(region, n_region)
+  ARRAY(table, n_table)
+  ARRAY(value, n_value)
+#undef ARRAY
+  TRY(check_names("TEMPLATES", section, h->name_offset, h->name_bytes, bytes, err));
+  view->name = (const char *)base + h->name_offset;
+  for (uint32_t i = 0; i < view->n_body; i++)
+    if (!moe_inside(view->body[i].first_inst, view->body[i].n_inst, view->n_inst))
+      FAIL("TEMPLATES: body[%u]: instructions [%u, +%u) of %u", i, view->body[i].first_inst, view->body[i].n_inst,
+           view->n_inst);
+  for (uint32_t i = 0; i < view->n_table; i++) {
+    const struct img_table *t = &view->table[i];
+    if (!moe_inside(t->first_value, (uint64_t)t->n_row * t->n_column, view->n_value))
+      FAIL("TEMPLATES: table[%u]: %u x %u values at %llu of %llu", i, t->n_row, t->n_column, (ull)t->first_value,
+           (ull)view->n_value);
+  }
+  struct checker c = {modules, limits, view, h->name_bytes};
+  for (uint32_t i = 0; i < view->n_template; i++) TRY(check_template(&c, i, err));
+  return MOE_OK;
+}
+
+static enum moe_code check_fit(const struct img_view *v, struct moe_error *err) {
+  for (uint32_t i = 0; i < v->templates.n_template; i++)
+    if (v->templates.template[i].n_row > v->manifest.memory_max_row)
+      FAIL("TEMPLATES: template[%u].n_row %u, the manifest's max_row is %u", i, v->templates.template[i].n_row,
+           v->manifest.memory_max_row);
+  return MOE_OK;
+}
+
+enum moe_code img_check(const struct img *img, struct img_view *view, struct moe_error *err) {
+  uint64_t bytes;
+  memset(view, 0, sizeof *view);
+  const void *section = img_section_data(img, IMG_SECTION_MANIFEST, &bytes);
+  TRY(img_manifest_parse(section, bytes, &view->manifest, err));
+  img_section_data(img, IMG_SECTION_PLANES, &view->planes_bytes);
+  img_section_data(img, IMG_SECTION_TABLES, &view->tables_bytes);
+  section = img_section_data(img, IMG_SECTION_MODULES, &bytes);
+  TRY(img_check_modules(section, bytes, &view->modules, err));
+  section = img_section_data(img, IMG_SECTION_PLANE_INDEX, &bytes);
+  TRY(img_check_planes(section, bytes, view->planes_bytes, &view->planes, err));
+  uint64_t limits[IMG_N_ARENA] = {
+      [IMG_ARENA_WEIGHTS] = view->planes_bytes,
+      [IMG_ARENA_TABLES] = view->tables_bytes,
+      [IMG_ARENA_STATE] = UINT64_MAX,
+      [IMG_ARENA_ACT] = view->manifest.memory_act_bytes,
+      [IMG_ARENA_STEP] = UINT64_MAX,
+      [IMG_ARENA_RESULT] = img_result_bytes(),
+      [IMG_ARENA_SLOT] = UINT64_MAX,
+  };
+  section = img_section_data(img, IMG_SECTION_TEMPLATES, &bytes);
+  TRY(img_check_templates(section, bytes, &view->modules, limits, &view->templates, err));
+  return check_fit(view, err);
+}
