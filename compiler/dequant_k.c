@@ -1,0 +1,70 @@
+/* dequant_k.c: the definitions of the K formats: super-blocks of 256 weights with f16 super-scales and small integer
+ * scales.
+ *
+ * Owns: Q4_K, Q5_K, Q6_K. Does not own: the 32-blocks (dequant_block32.c).
+ * Source: block_q4_K, block_q5_K, block_q6_K and the packing of their 6-bit scales in ggml-common.h and ggml-quants.c
+ * (see dequant.h). */
+#include "dequant.h"
+
+enum { N = 256 }; /* weights a super-block */
+
+/* The 6-bit scale and minimum of 32-weight sub-block j (0..7) from the 12 bytes that Q4_K and Q5_K share: sub-blocks
+ * 0..3 have theirs in the low six bits of bytes j and 4 + j; sub-blocks 4..7 have four low bits in byte 4 + j (scale
+ * low, minimum high nibble) and two high bits on top of bytes j - 4 and j. */
+static void scale_and_minimum(const uint8_t *s, int j, int *scale, int *minimum) {
+  if (j < 4) {
+    *scale = s[j] & 63;
+    *minimum = s[4 + j] & 63;
+  } else {
+    *scale = (s[4 + j] & 15) | (s[j - 4] >> 6) << 4;
+    *minimum = (s[4 + j] >> 4) | (s[j] >> 6) << 4;
+  }
+}
+
+/* d, dmin f16, 12 bytes of scales, 128 bytes: byte j of group g (32 bytes) has the quant of weight 64g + j in its low
+ * and of weight 64g + 32 + j in its high nibble. w = (d * scale) * q - dmin * minimum. */
+void dequant_q4_k_row(const uint8_t *src, float *dst, uint64_t n_block) {
+  for (uint64_t i = 0; i < n_block; i++, src += 144, dst += N) {
+    float d = dequant_f16(dequant_u16(src)), dmin = dequant_f16(dequant_u16(src + 2));
+    const uint8_t *quants = src + 16;
+    for (int j = 0; j < 8; j++) {
+      int scale, minimum, shift = 4 * (j & 1);
+      scale_and_minimum(src + 4, j, &scale, &minimum);
+      float d1 = d * (float)scale, m1 = dmin * (float)minimum;
+      for (int k = 0; k < 32; k++) dst[32 * j + k] = d1 * (float)((quants[32 * (j / 2) + k] >> shift) & 15) - m1;
+    }
+  }
+}
+
+/* As Q4_K, with 32 bytes of high bits between scales and quants: bit j of byte k belongs to weight 32j + k. */
+void dequant_q5_k_row(const uint8_t *src, float *dst, uint64_t n_block) {
+  for (uint64_t i = 0; i < n_block; i++, src += 176, dst += N) {
+    float d = dequant_f16(dequant_u16(src)), dmin = dequant_f16(dequant_u16(src + 2));
+    const uint8_t *high = src + 16, *quants = src + 48;
+    for (int j = 0; j < 8; j++) {
+      int scale, minimum, shift = 4 * (j & 1);
+      scale_and_minimum(src + 4, j, &scale, &minimum);
+      float d1 = d * (float)scale, m1 = dmin * (float)minimum;
+      for (int k = 0; k < 32; k++) {
+        int q = ((quants[32 * (j / 2) + k] >> shift) & 15) | ((high[k] >> j) & 1) << 4;
+        dst[32 * j + k] = d1 * (float)q - m1;
+      }
+    }
+  }
+}
+
+/* 128 bytes of low nibbles, 64 bytes of 2-bit highs, 16 signed scales, d f16. In each half of 128 weights (64 + 32 + 8
+ * bytes), weight 32j + k (j 0..3) has its low nibble in byte 32 * (j & 1) + k, low half of the byte for j < 2, and its
+ * high bits at 2j of byte k. w = (d * scale of its 16) * (q - 32). */
+void dequant_q6_k_row(const uint8_t *src, float *dst, uint64_t n_block) {
+  for (uint64_t i = 0; i < n_block; i++, src += 210, dst += N) {
+    float d = dequant_f16(dequant_u16(src + 208));
+    for (int e = 0; e < N; e++) {
+      int half = e / 128, j = e % 128 / 32, k = e % 32;
+      int low = (src[64 * half + 32 * (j & 1) + k] >> (4 * (j / 2))) & 15;
+      int high = (src[128 + 32 * half + k] >> (2 * j)) & 3;
+      int scale = (int8_t)src[192 + e / 16];
+      dst[e] = d * (float)scale * (float)((low | high << 4) - 32);
+    }
+  }
+}

@@ -1,0 +1,61 @@
+/* pack_block32.c: planes of the formats with 32-weight blocks.
+ *
+ * Owns: Q4_0, Q5_0, Q8_0. Does not own: their definitions (dequant_block32.c), strides (pack.c). Formulas: PLANES.md.
+ */
+#include "pack.h"
+
+#include "dequant.h"
+#include "pack_unit.h"
+
+enum { N = 32 }; /* weights a block */
+
+void pack_q4_0_row(const uint8_t *src, uint8_t *const sub[], uint64_t n_block) {
+  for (uint64_t i = 0; i < n_block; i++, src += 18) {
+    memcpy(sub[0] + 16 * i, src + 2, 16); /* the GGUF's order is a unit's */
+    memcpy(sub[1] + 2 * i, src, 2);
+  }
+}
+
+void pack_q4_0_read_row(const uint8_t *const sub[], float *dst, uint64_t n_block) {
+  for (uint64_t i = 0; i < n_block; i++, dst += N) {
+    float d = dequant_f16(dequant_u16(sub[1] + 2 * i));
+    uint8_t q[PACK_UNIT];
+    pack_get_nibbles(sub[0] + 16 * i, q);
+    for (int e = 0; e < N; e++) dst[e] = (float)(q[e] - 8) * d;
+  }
+}
+
+void pack_q5_0_row(const uint8_t *src, uint8_t *const sub[], uint64_t n_block) {
+  for (uint64_t i = 0; i < n_block; i++, src += 22) {
+    uint32_t high = dequant_u32(src + 2);
+    uint8_t q[PACK_UNIT];
+    for (int e = 0; e < N; e++) q[e] = (uint8_t)(((high >> e) & 1) << 4);
+    memcpy(sub[0] + 16 * i, src + 6, 16);
+    pack_put_high1(sub[1] + 4 * i, q);
+    memcpy(sub[2] + 2 * i, src, 2);
+  }
+}
+
+void pack_q5_0_read_row(const uint8_t *const sub[], float *dst, uint64_t n_block) {
+  for (uint64_t i = 0; i < n_block; i++, dst += N) {
+    float d = dequant_f16(dequant_u16(sub[2] + 2 * i));
+    uint8_t q[PACK_UNIT];
+    pack_get_nibbles(sub[0] + 16 * i, q);
+    pack_get_high1(sub[1] + 4 * i, q);
+    for (int e = 0; e < N; e++) dst[e] = (float)(q[e] - 16) * d;
+  }
+}
+
+void pack_q8_0_row(const uint8_t *src, uint8_t *const sub[], uint64_t n_block) {
+  for (uint64_t i = 0; i < n_block; i++, src += 34) {
+    memcpy(sub[0] + N * i, src + 2, N);
+    memcpy(sub[1] + 2 * i, src, 2);
+  }
+}
+
+void pack_q8_0_read_row(const uint8_t *const sub[], float *dst, uint64_t n_block) {
+  for (uint64_t i = 0; i < n_block; i++, dst += N) {
+    float d = dequant_f16(dequant_u16(sub[1] + 2 * i));
+    for (int e = 0; e < N; e++) dst[e] = (float)(int8_t)sub[0][N * i + (uint64_t)e] * d;
+  }
+}
