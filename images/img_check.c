@@ -113,6 +113,7 @@ struct checker {
   const uint64_t *limits;
   struct img_templates_view *view;
   uint64_t name_bytes;
+  uint64_t unrolled; /* instructions of all templates so far, calls unrolled */
 };
 
 /* base + table value, bytes of room after it: inside the arena as far as its size is known. */
@@ -179,8 +180,8 @@ static enum moe_code check_inst(const struct checker *c, uint32_t at, bool in_bo
         !moe_inside(inst->first_region, inst->n_region, v->n_region))
       FAIL("TEMPLATES: inst[%u]: words [%u, +%u) of %u or regions [%u, +%u) of %u", at, inst->first_word, inst->n_word,
            v->n_word, inst->first_region, inst->n_region, v->n_region);
-    if (inst->n_word > 64 || inst->n_region > 64)
-      FAIL("TEMPLATES: inst[%u]: %u words, %u regions; allowed 64", at, inst->n_word, inst->n_region);
+    if (inst->n_word > IMG_MAX_OPERAND || inst->n_region > IMG_MAX_OPERAND)
+      FAIL("TEMPLATES: inst[%u]: %u words, %u regions; allowed %u", at, inst->n_word, inst->n_region, IMG_MAX_OPERAND);
     if (!inst->grid[0] || !inst->grid[1] || !inst->grid[2] || inst->grid[1] > 65535 || inst->grid[2] > 65535)
       FAIL("TEMPLATES: inst[%u].grid %u x %u x %u: allowed from 1, y and z to 65535", at, inst->grid[0], inst->grid[1],
            inst->grid[2]);
@@ -197,11 +198,10 @@ static enum moe_code check_inst(const struct checker *c, uint32_t at, bool in_bo
   }
 }
 
-static enum moe_code check_call(const struct checker *c, const struct img_inst *call, uint64_t *unrolled,
-                                struct moe_error *err) {
+static enum moe_code check_call(struct checker *c, const struct img_inst *call, struct moe_error *err) {
   const struct img_body *body = &c->view->body[call->body];
-  *unrolled += (uint64_t)body->n_inst * call->count;
-  if (*unrolled > IMG_MAX_UNROLLED) FAIL("TEMPLATES: more than %u instructions after unrolling", IMG_MAX_UNROLLED);
+  c->unrolled += (uint64_t)body->n_inst * call->count;
+  if (c->unrolled > IMG_MAX_UNROLLED) FAIL("TEMPLATES: more than %u instructions after unrolling", IMG_MAX_UNROLLED);
   for (uint32_t i = body->first_inst; i < body->first_inst + body->n_inst; i++) {
     TRY(check_inst(c, i, true, err));
     if (c->view->inst[i].op != IMG_OP_DISPATCH) continue;
@@ -211,20 +211,21 @@ static enum moe_code check_call(const struct checker *c, const struct img_inst *
   return MOE_OK;
 }
 
-static enum moe_code check_template(const struct checker *c, uint32_t i, struct moe_error *err) {
+static enum moe_code check_template(struct checker *c, uint32_t i, struct moe_error *err) {
   const struct img_template *t = &c->view->template[i];
-  uint64_t unrolled = t->n_inst;
   if (t->name_offset >= c->name_bytes || t->tier >= IMG_N_TIER ||
       (t->kind != IMG_TEMPLATE_TOKEN && t->kind != IMG_TEMPLATE_WINDOW) || !t->n_row || !t->n_select ||
       t->n_select > IMG_MAX_SELECT)
     FAIL("TEMPLATES: template[%u]: name %u, kind %u, tier %u, n_row %u, n_select %u", i, t->name_offset, t->kind,
          t->tier, t->n_row, t->n_select);
-  if (!moe_inside(t->first_inst, t->n_inst, c->view->n_inst) || unrolled > IMG_MAX_UNROLLED)
+  if (!moe_inside(t->first_inst, t->n_inst, c->view->n_inst))
     FAIL("TEMPLATES: template[%u]: instructions [%u, +%u) of %u", i, t->first_inst, t->n_inst, c->view->n_inst);
+  c->unrolled += t->n_inst;
+  if (c->unrolled > IMG_MAX_UNROLLED) FAIL("TEMPLATES: more than %u instructions after unrolling", IMG_MAX_UNROLLED);
   for (uint32_t at = t->first_inst; at < t->first_inst + t->n_inst; at++) {
     TRY(check_inst(c, at, false, err));
     if (c->view->inst[at].op == IMG_OP_DISPATCH) TRY(check_operands(c, at, UINT32_MAX, 0, err));
-    if (c->view->inst[at].op == IMG_OP_CALL) TRY(check_call(c, &c->view->inst[at], &unrolled, err));
+    if (c->view->inst[at].op == IMG_OP_CALL) TRY(check_call(c, &c->view->inst[at], err));
   }
   return MOE_OK;
 }
@@ -259,7 +260,7 @@ enum moe_code img_check_templates(const void *section, uint64_t bytes, const str
       FAIL("TEMPLATES: table[%u]: %u x %u values at %llu of %llu", i, t->n_row, t->n_column, (ull)t->first_value,
            (ull)view->n_value);
   }
-  struct checker c = {modules, limits, view, h->name_bytes};
+  struct checker c = {.modules = modules, .limits = limits, .view = view, .name_bytes = h->name_bytes};
   for (uint32_t i = 0; i < view->n_template; i++) TRY(check_template(&c, i, err));
   return MOE_OK;
 }

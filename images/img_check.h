@@ -11,7 +11,8 @@
 #include "img_manifest.h"
 #include "img_reader.h"
 
-#define IMG_MAX_UNROLLED (1u << 20) /* dispatches and barriers of one template, calls unrolled */
+#define IMG_MAX_UNROLLED (1u << 20) /* instructions of all templates, calls unrolled */
+#define IMG_MAX_OPERAND 32          /* words, and regions, of one dispatch */
 #define IMG_MAX_CODE_BYTES (4u << 20)
 
 struct img_modules_view {
