@@ -182,4 +182,11 @@ struct img_planes {
   uint64_t plane_offset, name_offset, name_bytes;
 };
 
+_Static_assert(sizeof(struct img_prefix) == 64 && sizeof(struct img_section) == 64, "FORMAT.md");
+_Static_assert(sizeof(struct img_module) == 144 && sizeof(struct img_tuning) == 24, "FORMAT.md");
+_Static_assert(sizeof(struct img_templates) == 104 && sizeof(struct img_template) == 32, "FORMAT.md");
+_Static_assert(sizeof(struct img_inst) == 64 && sizeof(struct img_body) == 8, "FORMAT.md");
+_Static_assert(sizeof(struct img_word) == 16 && sizeof(struct img_region) == 24, "FORMAT.md");
+_Static_assert(sizeof(struct img_table) == 16 && sizeof(struct img_plane) == 48, "FORMAT.md");
+
 #endif

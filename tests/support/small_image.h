@@ -1,0 +1,32 @@
+/* small_image.h: a tiny but complete image in memory, which tests break in one place and write to a file.
+ *
+ * Two modules ("first", "second"; their code is not SPIR-V), two planes, one template token(1): dispatch first, then
+ * body 0 for both rows of table 0, then dispatch second. The instructions have their barriers. */
+#ifndef TESTS_SMALL_IMAGE_H
+#define TESTS_SMALL_IMAGE_H
+
+#include "img_check.h"
+
+struct small_image {
+  struct img_manifest manifest;
+  struct img_module module[2];
+  struct img_modules modules;
+  struct img_plane plane[2];
+  struct img_planes planes;
+  struct img_templates templates;
+  struct img_template template[1];
+  struct img_inst inst[8];
+  struct img_body body[1];
+  struct img_word word[8];
+  struct img_region region[8];
+  struct img_table table[1];
+  uint64_t value[4];
+};
+
+/* The valid image. */
+void small_image_init(struct small_image *image);
+
+/* Writes it as `path`. Errors as img_writer's. */
+enum moe_code small_image_write(const struct small_image *image, const char *path, struct moe_error *err);
+
+#endif
