@@ -281,6 +281,9 @@ static void test_writer(void **state) {
   img_writer_destroy(w);
   expect(MOE_OK, "");
   unlink(path);
+  assert_int_equal(img_writer_create("/dev/null", &w, &err), MOE_FAILED);
+  assert_non_null(strstr(err.message, "not a regular file"));
+  err = (struct moe_error){0};
   assert_int_equal(img_writer_create("/nonexistent/folder/x.img", &w, &err), MOE_FAILED);
   assert_non_null(strstr(err.message, "/nonexistent/folder"));
 }
