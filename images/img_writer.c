@@ -50,7 +50,8 @@ static enum moe_code open_file(struct img_writer *w, struct moe_error *err) {
 
 enum moe_code img_writer_create(const char *path, struct img_writer **writer, struct moe_error *err) {
   struct stat st;
-  if (!stat(path, &st) && S_ISDIR(st.st_mode)) return moe_fail(err, MOE_FAILED, "%s: is a folder; name a file", path);
+  if (!stat(path, &st) && !S_ISREG(st.st_mode)) /* renaming over a device or a folder must not happen */
+    return moe_fail(err, MOE_FAILED, "%s: exists and is not a regular file; name another output", path);
   struct img_writer *w = calloc(1, sizeof *w);
   if (!w) return moe_fail(err, MOE_FAILED, "out of memory");
   w->fd = -1;
