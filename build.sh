@@ -21,6 +21,7 @@ pkg-config:pkg-config | GPL-2                        | finds the libraries below
 libzstd-dev           | BSD-3-Clause                 | compression of image sections
 libjansson-dev        | MIT                          | JSON in profiles, requests and answers
 libpcre2-dev          | BSD-3-Clause                 | pre-tokenizer patterns
+libutf8proc-dev       | MIT                          | Unicode normalization (NFC): small, and maintained by the Julia project
 libsodium-dev         | ISC                          | BLAKE2b hash tree, Ed25519 signatures
 libevent-dev          | BSD-3-Clause                 | the HTTP server
 libcmocka-dev         | Apache-2.0                   | unit tests

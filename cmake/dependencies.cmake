@@ -1,6 +1,6 @@
 # dependencies.cmake: every library that is not ours, as one imported target each.
 #
-# From Debian (build.sh's package table): PkgConfig::zstd, jansson, pcre2, sodium, cmocka, event.
+# From Debian (build.sh's package table): PkgConfig::zstd, jansson, pcre2, utf8proc, sodium, cmocka, event.
 # From the toolchain (cmake/toolchain.sh): toolchain::glslang, toolchain::spirv_tools, toolchain::quickjs,
 #   toolchain::vulkan (headers at least 1.4.309; links this machine's loader), and jinja_js (cmake/jinja.sh: one file).
 
@@ -9,6 +9,7 @@ find_package(Threads REQUIRED)
 pkg_check_modules(zstd REQUIRED IMPORTED_TARGET libzstd)
 pkg_check_modules(jansson REQUIRED IMPORTED_TARGET jansson)
 pkg_check_modules(pcre2 REQUIRED IMPORTED_TARGET libpcre2-8)
+pkg_check_modules(utf8proc REQUIRED IMPORTED_TARGET libutf8proc)
 pkg_check_modules(sodium REQUIRED IMPORTED_TARGET libsodium)
 pkg_check_modules(cmocka REQUIRED IMPORTED_TARGET cmocka)
 pkg_check_modules(event REQUIRED IMPORTED_TARGET libevent_core libevent_extra libevent_pthreads)

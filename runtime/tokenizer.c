@@ -40,8 +40,7 @@ static enum moe_code compile_patterns(struct tokenizer *t, struct moe_error *err
   for (uint32_t i = 0; i < t->view.n_pattern; i++, pattern += strlen(pattern) + 1) {
     int code;
     PCRE2_SIZE where;
-    t->patterns[i] =
-        pcre2_compile((PCRE2_SPTR)pattern, PCRE2_ZERO_TERMINATED, PCRE2_UTF | PCRE2_NO_UTF_CHECK, &code, &where, NULL);
+    t->patterns[i] = pcre2_compile((PCRE2_SPTR)pattern, PCRE2_ZERO_TERMINATED, PCRE2_UTF, &code, &where, NULL);
     if (!t->patterns[i]) {
       PCRE2_UCHAR why[128];
       pcre2_get_error_message(code, why, sizeof why);
