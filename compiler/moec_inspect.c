@@ -1,0 +1,287 @@
+/* moec_inspect.c: the verb `moec inspect`. See moec_inspect.h.
+ *
+ * Owns: the report as a JSON value, and its printing as text. Does not own: reading (src_gguf), formats (formats),
+ * families. Invariants: the text is printed from the same JSON that --json prints, so the two never differ; strings
+ * from the file are made printable when they enter it. */
+#include "moec_inspect.h"
+
+#include "gguf_text.h"
+#include "src_gguf.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <jansson.h>
+#include <string.h>
+
+enum { MAX_TEXT = 256, MAX_LISTED = 16 }; /* bytes of a string, elements of an array that the report shows */
+
+/* What is known of one format in this file. */
+struct tally {
+  const struct format *format; /* NULL: number is unknown to the table */
+  uint32_t number;
+  uint64_t n_tensor, n_element, bytes;
+  const struct gguf_tensor *first;
+};
+
+/* Counts beyond what JSON integers hold (only hostile files have them) are cut to the largest. */
+static json_t *count_value(uint64_t count) {
+  return json_integer(count > INT64_MAX ? INT64_MAX : (json_int_t)count);
+}
+
+static json_t *text_value(const char *data, size_t bytes) {
+  char text[MAX_TEXT];
+  return json_string(gguf_text_printable(text, sizeof text, data, bytes));
+}
+
+/* A string value by key, or null where the key is missing or no string. */
+static json_t *string_or_null(const struct gguf *g, const char *key) {
+  struct gguf_string s;
+  return gguf_get_string(g, key, &s, NULL) == MOE_OK ? text_value(s.data, s.bytes) : json_null();
+}
+
+static json_t *array_value(const struct gguf_array *a) {
+  json_t *list = json_array();
+  struct gguf_string s;
+  uint64_t cursor = 0;
+  for (uint64_t i = 0; i < a->count && i < MAX_LISTED; i++) {
+    json_t *element;
+    if (a->type == GGUF_STRING)
+      element = gguf_array_next(a, &cursor, &s) ? text_value(s.data, s.bytes) : json_null();
+    else if (a->type == GGUF_F32 || a->type == GGUF_F64)
+      element = json_real((double)gguf_array_f32(a, i));
+    else if (a->type == GGUF_BOOL)
+      element = json_boolean(a->data[i]);
+    else
+      element = json_integer((json_int_t)gguf_array_i64(a, i));
+    json_array_append_new(list, element != NULL ? element : json_null()); /* json_real refuses NaN and infinity */
+  }
+  if (a->count > MAX_LISTED) json_array_append_new(list, json_sprintf("... %" PRIu64 " in all", a->count));
+  return list;
+}
+
+/* The value of any key. */
+static json_t *any_value(const struct gguf *g, const char *key, enum gguf_type type) {
+  struct gguf_array a;
+  int64_t i;
+  uint64_t u;
+  float f;
+  bool b;
+  json_t *value = NULL;
+  if (type == GGUF_STRING) return string_or_null(g, key);
+  if (type == GGUF_ARRAY && gguf_get_array(g, key, &a, NULL) == MOE_OK) return array_value(&a);
+  if (type == GGUF_BOOL && gguf_get_bool(g, key, &b, NULL) == MOE_OK) return json_boolean(b);
+  if (gguf_get_i64(g, key, &i, NULL) == MOE_OK) return json_integer((json_int_t)i);
+  if (gguf_get_u64(g, key, &u, NULL) == MOE_OK) return json_sprintf("%" PRIu64, u);
+  if (gguf_get_f32(g, key, &f, NULL) == MOE_OK) value = json_real((double)f);
+  return value != NULL ? value : json_null();
+}
+
+/* All keys "ARCHITECTURE.*": what they are called differs from family to family, so none is named here. */
+static json_t *hyperparameters(const struct gguf *g, const struct gguf_string *architecture) {
+  json_t *object = json_object();
+  for (uint64_t i = 0; i < gguf_n_key(g); i++) {
+    enum gguf_type type;
+    const char *key = gguf_key(g, i, &type);
+    size_t n = architecture->bytes;
+    if (n == 0 || strlen(key) <= n || memcmp(key, architecture->data, n) != 0 || key[n] != '.') continue;
+    json_object_set_new(object, key + n + 1, any_value(g, key, type));
+  }
+  return object;
+}
+
+static json_t *tokenizer(const struct gguf *g) {
+  struct gguf_array tokens = {0};
+  json_t *object = json_object();
+  json_object_set_new(object, "model", string_or_null(g, "tokenizer.ggml.model"));
+  json_object_set_new(object, "pre", string_or_null(g, "tokenizer.ggml.pre"));
+  if (gguf_get_array_of(g, "tokenizer.ggml.tokens", GGUF_STRING, &tokens, NULL) != MOE_OK) tokens.count = 0;
+  json_object_set_new(object, "n_vocab", count_value(tokens.count));
+  json_object_set_new(object, "chat_template", json_boolean(gguf_has(g, "tokenizer.chat_template")));
+  return object;
+}
+
+/* ---- Formats ---- */
+
+enum { MAX_TALLY = 64 }; /* the table's formats, and some unknown numbers; more unknown ones share the last */
+
+static uint32_t tally_formats(const struct gguf *g, struct tally tally[MAX_TALLY]) {
+  uint32_t n = 0;
+  for (uint64_t i = 0; i < gguf_n_tensor(g); i++) {
+    const struct gguf_tensor *t = gguf_tensor(g, i);
+    uint32_t k = 0;
+    while (k < n && tally[k].number != t->format_number) k++;
+    if (k == MAX_TALLY) k--;
+    if (k == n) tally[n++] = (struct tally){.format = t->format, .number = t->format_number, .first = t};
+    tally[k].n_tensor++;
+    tally[k].bytes += t->bytes;
+    if (!moe_add(tally[k].n_element, t->n_element, &tally[k].n_element)) tally[k].n_element = UINT64_MAX;
+  }
+  return n;
+}
+
+static json_t *format_name(const struct format *f, uint32_t number) {
+  return f != NULL ? json_string(f->name) : json_sprintf("unknown format %u", number);
+}
+
+static json_t *formats_report(const struct tally *tally, uint32_t n) {
+  json_t *list = json_array();
+  for (uint32_t i = 0; i < n; i++) {
+    const struct tally *t = &tally[i];
+    json_t *row = json_object();
+    json_object_set_new(row, "name", format_name(t->format, t->number));
+    json_object_set_new(row, "number", json_integer(t->number));
+    json_object_set_new(row, "compiled", json_boolean(format_compiled(t->format)));
+    json_object_set_new(row, "n_tensor", count_value(t->n_tensor));
+    json_object_set_new(row, "weights", count_value(t->n_element));
+    json_object_set_new(row, "bytes", count_value(t->bytes));
+    json_array_append_new(list, row);
+  }
+  return list;
+}
+
+static json_t *tensors_report(const struct gguf *g) {
+  json_t *list = json_array();
+  for (uint64_t i = 0; i < gguf_n_tensor(g); i++) {
+    const struct gguf_tensor *t = gguf_tensor(g, i);
+    json_t *row = json_object(), *shape = json_array();
+    for (uint32_t d = 0; d < t->n_dim; d++) json_array_append_new(shape, count_value(t->dim[d]));
+    json_object_set_new(row, "name", json_string(t->name));
+    json_object_set_new(row, "format", format_name(t->format, t->format_number));
+    json_object_set_new(row, "shape", shape);
+    json_object_set_new(row, "bytes", count_value(t->bytes));
+    json_object_set_new(row, "offset", count_value(t->offset));
+    json_object_set_new(row, "compiled", json_boolean(format_compiled(t->format)));
+    json_array_append_new(list, row);
+  }
+  return list;
+}
+
+/* ---- Whether it compiles ---- */
+
+/* Why not, one string each; empty when it does. */
+static json_t *reasons(const struct gguf_string *architecture, inspect_family_fn family, const struct tally *tally,
+                       uint32_t n) {
+  json_t *list = json_array();
+  char name[MAX_TEXT];
+  gguf_text_printable(name, sizeof name, architecture->data, architecture->bytes);
+  if (architecture->bytes == 0)
+    json_array_append_new(list, json_string("the key general.architecture is missing"));
+  else if (family != NULL && !family(name))
+    json_array_append_new(list, json_sprintf("architecture %s is not compiled yet", name));
+  if (n == 0) json_array_append_new(list, json_string("it has no tensors"));
+  for (uint32_t i = 0; i < n; i++) {
+    struct moe_error err = {0};
+    if (format_require(tally[i].number, tally[i].first->name, &err) != MOE_OK)
+      json_array_append_new(list, json_string(err.message));
+  }
+  return list;
+}
+
+static json_t *report(const struct gguf *g, inspect_family_fn family, bool with_tensors) {
+  struct tally tally[MAX_TALLY];
+  struct gguf_string architecture;
+  uint32_t n = tally_formats(g, tally);
+  uint64_t weights = 0;
+  for (uint32_t i = 0; i < n; i++)
+    if (!moe_add(weights, tally[i].n_element, &weights)) weights = UINT64_MAX;
+  if (gguf_get_string(g, "general.architecture", &architecture, NULL) != MOE_OK)
+    architecture = (struct gguf_string){"", 0};
+  json_t *why_not = reasons(&architecture, family, tally, n), *object = json_object();
+  json_object_set_new(object, "path", text_value(gguf_path(g), strlen(gguf_path(g))));
+  json_object_set_new(object, "gguf_version", json_integer(gguf_version(g)));
+  json_object_set_new(object, "file_bytes", count_value(gguf_file_bytes(g)));
+  json_object_set_new(object, "architecture", string_or_null(g, "general.architecture"));
+  json_object_set_new(object, "name", string_or_null(g, "general.name"));
+  json_object_set_new(object, "weights", count_value(weights));
+  json_object_set_new(object, "n_tensor", count_value(gguf_n_tensor(g)));
+  json_object_set_new(object, "hyperparameters", hyperparameters(g, &architecture));
+  json_object_set_new(object, "tokenizer", tokenizer(g));
+  json_object_set_new(object, "formats", formats_report(tally, n));
+  json_object_set_new(object, "compiles", json_boolean(json_array_size(why_not) == 0));
+  json_object_set_new(object, "reasons", why_not);
+  if (with_tensors) json_object_set_new(object, "tensors", tensors_report(g));
+  return object;
+}
+
+/* ---- Text ---- */
+
+/* "10.0 M" of a count, with base 1000. */
+static const char *scaled(char text[32], int64_t count) {
+  static const char *const unit[] = {"", " K", " M", " G", " T", " P", " E"};
+  double value = (double)count;
+  size_t i = 0;
+  for (; value >= 999.5 && i + 1 < sizeof unit / sizeof unit[0]; i++) value /= 1000;
+  snprintf(text, 32, i == 0 ? "%.0f%s" : "%.1f%s", value, unit[i]);
+  return text;
+}
+
+static int64_t integer_at(const json_t *object, const char *key) {
+  return json_integer_value(json_object_get(object, key));
+}
+
+/* A string value, or "-" where there is none. */
+static const char *string_at(const json_t *object, const char *key) {
+  const char *text = json_string_value(json_object_get(object, key));
+  return text != NULL ? text : "-";
+}
+
+/* One value on one line: strings as they are, all else as JSON. */
+static void print_value(const json_t *value, FILE *out) {
+  if (json_is_string(value))
+    fputs(json_string_value(value), out);
+  else
+    json_dumpf(value, out, JSON_ENCODE_ANY | JSON_REAL_PRECISION(7) | JSON_COMPACT);
+}
+
+static void print_text(json_t *object, FILE *out) {
+  char a[32], b[32];
+  const json_t *tokens = json_object_get(object, "tokenizer");
+  json_t *value;
+  const char *key;
+  size_t i;
+  fprintf(out, "%s\n", string_at(object, "path"));
+  fprintf(out, "architecture     %s\n", string_at(object, "architecture"));
+  fprintf(out, "name             %s\n", string_at(object, "name"));
+  fprintf(out, "file             GGUF v%d, %sB, %d tensors, %s weights\n", (int)integer_at(object, "gguf_version"),
+          scaled(a, integer_at(object, "file_bytes")), (int)integer_at(object, "n_tensor"),
+          scaled(b, integer_at(object, "weights")));
+  fprintf(out, "tokenizer        %s, pre %s, %d tokens, %s chat template\n", string_at(tokens, "model"),
+          string_at(tokens, "pre"), (int)integer_at(tokens, "n_vocab"),
+          json_is_true(json_object_get(tokens, "chat_template")) ? "a" : "no");
+  fprintf(out, "hyperparameters\n");
+  json_object_foreach(json_object_get(object, "hyperparameters"), key, value) {
+    fprintf(out, "  %-38s ", key);
+    print_value(value, out);
+    fputc('\n', out);
+  }
+  fprintf(out, "formats\n");
+  json_array_foreach(json_object_get(object, "formats"), i, value) {
+    double bytes = (double)integer_at(value, "bytes"), weights = (double)integer_at(value, "weights");
+    fprintf(out, "  %-10s %6d tensors %9s weights %9sB %6.2f bits a weight%s\n", string_at(value, "name"),
+            (int)integer_at(value, "n_tensor"), scaled(a, integer_at(value, "weights")),
+            scaled(b, integer_at(value, "bytes")), weights > 0 ? 8 * bytes / weights : 0.0,
+            json_is_true(json_object_get(value, "compiled")) ? "" : "  (not compiled)");
+  }
+  fprintf(out, "compiles         %s\n", json_is_true(json_object_get(object, "compiles")) ? "yes" : "no");
+  json_array_foreach(json_object_get(object, "reasons"), i, value) fprintf(out, "  %s\n", json_string_value(value));
+}
+
+enum moe_code inspect_run(const char *path, bool json, inspect_family_fn family, FILE *out, struct moe_error *err) {
+  struct gguf *g;
+  enum moe_code code = gguf_open(path, &g, err);
+  if (code != MOE_OK) return code;
+  json_t *object = report(g, family, json);
+  gguf_close(g);
+  if (object == NULL) return moe_fail(err, MOE_FAILED, "out of memory to inspect %.300s", path);
+  errno = 0;
+  if (json) {
+    json_dumpf(object, out, JSON_INDENT(2) | JSON_REAL_PRECISION(7));
+    fputc('\n', out);
+  } else {
+    print_text(object, out);
+  }
+  json_decref(object);
+  if (fflush(out) != 0 || ferror(out))
+    return moe_fail(err, MOE_FAILED, "cannot write the report: %s", errno != 0 ? strerror(errno) : "output error");
+  return MOE_OK;
+}
