@@ -1,0 +1,476 @@
+/* test_tokenizer.c: encoding and decoding: the golden ids of the embedded model, the merge loop against a plain one,
+ * added tokens, normalization, bytes that are no UTF-8, streams, and texts made to be slow. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include <cmocka.h>
+#include <jansson.h>
+
+#include "emit_tokenizer.h"
+#include "small_tokenizer.h"
+#include "src_gguf.h"
+#include "tokenizer.h"
+#include "utf8.h"
+
+static uint64_t random_state = 88172645463325252u;
+static uint64_t random_next(void) { /* Marsaglia's xorshift64 */
+  random_state ^= random_state << 13;
+  random_state ^= random_state >> 7;
+  random_state ^= random_state << 17;
+  return random_state;
+}
+
+static char *test_path(const char *name) {
+  static char path[512];
+  snprintf(path, sizeof path, "%s/%s", getenv("TESTS_DIR") ? getenv("TESTS_DIR") : "tests", name);
+  return path;
+}
+
+/* ---- The embedded model ---- */
+
+static uint8_t *wordnet_bytes;
+static struct tokenizer *wordnet;
+
+static int open_wordnet(void **state) {
+  (void)state;
+  struct gguf *g;
+  struct moe_error err = {0};
+  uint64_t len;
+  if (gguf_open(test_path("models/wordnet-moe.gguf"), &g, &err) || emit_tokenizer(g, &wordnet_bytes, &len, &err) ||
+      tokenizer_create(wordnet_bytes, len, &wordnet, &err)) {
+    fprintf(stderr, "%s\n", err.message);
+    return 1;
+  }
+  gguf_close(g);
+  return 0;
+}
+
+static int close_wordnet(void **state) {
+  (void)state;
+  tokenizer_destroy(wordnet);
+  free(wordnet_bytes);
+  return 0;
+}
+
+static uint32_t *encode(const struct tokenizer *t, const char *text, size_t len, unsigned flags, size_t *n) {
+  uint32_t *ids;
+  struct moe_error err = {0};
+  if (tokenizer_encode(t, text, len, flags, &ids, n, &err) != MOE_OK) fail_msg("%s", err.message);
+  return ids;
+}
+
+/* Encodes a C string and compares with the expected ids, the last of which is followed by -1. */
+static void expect_ids(const struct tokenizer *t, const char *text, unsigned flags, const int64_t *want) {
+  size_t n, want_n = 0;
+  while (want[want_n] >= 0) want_n++;
+  uint32_t *ids = encode(t, text, strlen(text), flags, &n);
+  bool same = n == want_n;
+  for (size_t i = 0; same && i < n; i++) same = ids[i] == want[i];
+  if (!same) {
+    fprintf(stderr, "\"%s\" gives", text);
+    for (size_t i = 0; i < n; i++) fprintf(stderr, " %u", ids[i]);
+    fail_msg("%zu ids, wanted %zu others", n, want_n);
+  }
+  free(ids);
+}
+#define IDS(...) ((const int64_t[]){__VA_ARGS__, -1})
+
+static void expect_round_trip(const struct tokenizer *t, const char *text, size_t len) {
+  size_t n, back_len;
+  char *back;
+  uint32_t *ids = encode(t, text, len, 0, &n);
+  assert_int_equal(tokenizer_decode(t, ids, n, false, &back, &back_len, NULL), MOE_OK);
+  assert_int_equal(back_len, len);
+  assert_memory_equal(back, text, len);
+  free(back);
+  free(ids);
+}
+
+static void test_golden_ids(void **state) {
+  (void)state;
+  json_error_t why;
+  json_t *golden = json_load_file(test_path("golden/tokenizer.json"), 0, &why), *one;
+  if (!golden) fail_msg("%s", why.text);
+  size_t index, cases = 0;
+  json_array_foreach(json_object_get(golden, "cases"), index, one) {
+    json_t *text = json_object_get(one, "text"), *want = json_object_get(one, "ids");
+    int64_t ids[128];
+    assert_in_range(json_array_size(want), 0, 127);
+    for (size_t i = 0; i < json_array_size(want); i++) ids[i] = json_integer_value(json_array_get(want, i));
+    ids[json_array_size(want)] = -1;
+    expect_ids(wordnet, json_string_value(text), TOKENIZER_PARSE_SPECIAL | TOKENIZER_ADD_SPECIAL, ids);
+    expect_round_trip(wordnet, json_string_value(text), json_string_length(text));
+    cases++;
+  }
+  assert_in_range(cases, 20, 1000);
+  json_decref(golden);
+}
+
+static void test_ids_of_the_model(void **state) {
+  (void)state;
+  const struct img_tokenizer *v = tokenizer_view(wordnet);
+  assert_int_equal(v->n_vocab, 4096);
+  assert_int_equal(v->bos_id, IMG_TOKEN_NONE); /* not 11, a comma */
+  assert_int_equal(v->eos_id, 4095);
+  assert_int_equal(v->eot_id, 4095);
+  assert_int_equal(v->pad_id, 4093);
+  assert_int_equal(v->flags, 0); /* the pre-tokenizer is Qwen's, the vocabulary and its missing normalizer are not */
+  assert_true(tokenizer_is_eog(wordnet, 4095));
+  assert_true(tokenizer_is_eog(wordnet, 4093));
+  assert_false(tokenizer_is_eog(wordnet, 4094));
+}
+
+static void test_control_tokens_need_parse_special(void **state) {
+  (void)state;
+  size_t n;
+  uint32_t *ids = encode(wordnet, "<|im_start|>", 12, 0, &n);
+  assert_in_range(n, 2, 12);
+  for (size_t i = 0; i < n; i++) assert_int_not_equal(ids[i], 4094);
+  free(ids);
+  expect_ids(wordnet, "<|im_start|><|im_end|>", TOKENIZER_PARSE_SPECIAL, IDS(4094, 4095));
+}
+
+/* Random text over scripts of all encoded lengths, with runs of spaces and newlines. */
+static size_t random_text(char *out, size_t max_chars) {
+  static const uint32_t ranges[][2] = {{0, 0x7f},        {' ', ' '},         {'a', 'z'},         {'0', '9'},
+                                       {'\n', '\r'},     {0x80, 0x7ff},      {0x300, 0x36f},     {0x600, 0x6ff},
+                                       {0x900, 0x97f},   {0x3040, 0x30ff},   {0x4e00, 0x9fff},   {0xac00, 0xd7a3},
+                                       {0xe000, 0xffff}, {0x1f300, 0x1f64f}, {0x10000, 0x10ffff}};
+  size_t len = 0;
+  for (size_t i = random_next() % max_chars; i > 0; i--) {
+    const uint32_t *r = ranges[random_next() % (sizeof ranges / sizeof *ranges)];
+    uint32_t cp = r[0] + (uint32_t)(random_next() % (r[1] - r[0] + 1));
+    if (cp < 0x80) {
+      out[len++] = (char)cp;
+    } else if (cp < 0x800) {
+      out[len++] = (char)(0xc0 | cp >> 6);
+      out[len++] = (char)(0x80 | (cp & 0x3f));
+    } else if (cp < 0x10000) {
+      out[len++] = (char)(0xe0 | cp >> 12);
+      out[len++] = (char)(0x80 | (cp >> 6 & 0x3f));
+      out[len++] = (char)(0x80 | (cp & 0x3f));
+    } else {
+      out[len++] = (char)(0xf0 | cp >> 18);
+      out[len++] = (char)(0x80 | (cp >> 12 & 0x3f));
+      out[len++] = (char)(0x80 | (cp >> 6 & 0x3f));
+      out[len++] = (char)(0x80 | (cp & 0x3f));
+    }
+  }
+  return len;
+}
+
+static void test_round_trip_of_10000_random_strings(void **state) {
+  (void)state;
+  char text[4 * 64];
+  for (int i = 0; i < 10000; i++) expect_round_trip(wordnet, text, random_text(text, 64));
+}
+
+static void test_round_trip_of_random_bytes(void **state) {
+  (void)state;
+  char text[64];
+  for (int i = 0; i < 10000; i++) {
+    size_t len = random_next() % sizeof text;
+    for (size_t k = 0; k < len; k++) text[k] = (char)random_next();
+    expect_round_trip(wordnet, text, len);
+  }
+}
+
+static void test_stream_is_the_text_in_valid_pieces(void **state) {
+  (void)state;
+  char text[4 * 64], *whole = malloc(1 << 16);
+  struct tokenizer_stream stream = {0};
+  for (int i = 0; i < 2000; i++) {
+    size_t len = random_text(text, 64), n, total = 0, piece_len;
+    uint32_t *ids = encode(wordnet, text, len, 0, &n);
+    const char *piece;
+    for (size_t k = 0; k <= n; k++) {
+      if (k < n)
+        assert_int_equal(tokenizer_stream_add(&stream, wordnet, ids[k], true, &piece, &piece_len, NULL), MOE_OK);
+      else
+        assert_int_equal(tokenizer_stream_finish(&stream, &piece, &piece_len, NULL), MOE_OK);
+      assert_int_equal(piece[piece_len], 0);
+      for (size_t at = 0; at < piece_len;) {
+        int step = utf8_next((const uint8_t *)piece + at, piece_len - at);
+        assert_in_range(step, 1, 4);
+        at += (size_t)step;
+      }
+      memcpy(whole + total, piece, piece_len);
+      total += piece_len;
+    }
+    assert_int_equal(total, len);
+    assert_memory_equal(whole, text, len);
+    free(ids);
+  }
+  tokenizer_stream_deinit(&stream);
+  free(whole);
+}
+
+static void expect_stream(const char *bytes, size_t len, const char *want) {
+  struct tokenizer_stream stream = {0};
+  char got[64] = "";
+  const char *piece;
+  size_t n;
+  for (size_t i = 0; i <= len; i++) {
+    if (i < len) /* in the small vocabulary a byte is its own id; this one has the same first 256 by byte_ids */
+      assert_int_equal(tokenizer_stream_add(&stream, wordnet, tokenizer_view(wordnet)->byte_ids[(uint8_t)bytes[i]],
+                                            true, &piece, &n, NULL),
+                       MOE_OK);
+    else
+      assert_int_equal(tokenizer_stream_finish(&stream, &piece, &n, NULL), MOE_OK);
+    strncat(got, piece, n);
+  }
+  assert_string_equal(got, want);
+  tokenizer_stream_deinit(&stream);
+}
+
+#define U_FFFD "\xef\xbf\xbd"
+
+static void test_stream_replaces_what_is_no_character(void **state) {
+  (void)state;
+  expect_stream("a\xe2\x82\xac!", 5, "a\xe2\x82\xac!");
+  expect_stream("a\xe2\x82!", 4, "a" U_FFFD "!");
+  expect_stream("\xf0\x9f\xa6", 3, U_FFFD);                        /* never completed */
+  expect_stream("\x80\xff", 2, U_FFFD U_FFFD);                     /* no beginning at all */
+  expect_stream("\xed\xa0\x80", 3, U_FFFD U_FFFD U_FFFD);          /* a surrogate */
+  expect_stream("\xc0\xaf", 2, U_FFFD U_FFFD);                     /* overlong */
+  expect_stream("\xf0\x90\xe2\x82\xac", 5, U_FFFD "\xe2\x82\xac"); /* cut off by another character */
+}
+
+static void test_ids_outside_the_vocabulary(void **state) {
+  (void)state;
+  struct moe_error err = {0};
+  struct tokenizer_stream stream = {0};
+  const uint32_t ids[] = {5, 4096};
+  char *text;
+  const char *piece;
+  size_t len;
+  assert_int_equal(tokenizer_decode(wordnet, ids, 2, true, &text, &len, &err), MOE_FAILED);
+  assert_string_equal(err.message, "ids[1]: token 4096, the vocabulary has 4096");
+  assert_null(text);
+  assert_int_equal(tokenizer_stream_add(&stream, wordnet, UINT32_MAX, true, &piece, &len, NULL), MOE_FAILED);
+  (void)tokenizer_piece(wordnet, UINT32_MAX, true, &len);
+  assert_int_equal(len, 0);
+  tokenizer_stream_deinit(&stream);
+}
+
+static void test_control_tokens_can_be_left_out(void **state) {
+  (void)state;
+  const uint32_t ids[] = {4094, 39, 4095};
+  char *text;
+  size_t len;
+  assert_int_equal(tokenizer_decode(wordnet, ids, 3, true, &text, &len, NULL), MOE_OK);
+  assert_string_equal(text, "H");
+  free(text);
+  assert_int_equal(tokenizer_decode(wordnet, ids, 3, false, &text, &len, NULL), MOE_OK);
+  assert_string_equal(text, "<|im_start|>H<|im_end|>");
+  free(text);
+}
+
+/* ---- Texts made to be slow: processor seconds under the sanitizers, where a quadratic walk would take hours ---- */
+
+static void expect_fast(const struct tokenizer *t, const char *unit, const char *end, size_t bytes) {
+  size_t unit_len = strlen(unit), n, len = 0;
+  char *text = malloc(bytes + unit_len + strlen(end) + 1);
+  for (; len < bytes; len += unit_len) memcpy(text + len, unit, unit_len);
+  strcpy(text + len, end);
+  clock_t start = clock();
+  uint32_t *ids = encode(t, text, len + strlen(end), TOKENIZER_PARSE_SPECIAL, &n);
+  double seconds = (double)(clock() - start) / CLOCKS_PER_SEC;
+  if (seconds > 20) fail_msg("%zu bytes of \"%s\" took %.1f s", len, unit, seconds);
+  free(ids);
+  free(text);
+}
+
+static void test_long_runs_are_not_slow(void **state) {
+  (void)state;
+  static const char *const units[] = {
+      "a",    " ",  "\n",           " \n", "1", "!", "<|im_start|", "<", "ab", "e\xcc\x81", "\xcc\x81\xcc\xa3",
+      "\xff", "'s", "\xe6\x97\xa5", "a "};
+  uint64_t len;
+  uint8_t *bytes = small_tokenizer(IMG_TOKENIZER_NFC, NULL, &len);
+  struct tokenizer *small;
+  assert_int_equal(tokenizer_create(bytes, len, &small, NULL), MOE_OK);
+  for (size_t i = 0; i < sizeof units / sizeof *units; i++) {
+    expect_fast(wordnet, units[i], "", 1 << 20);
+    expect_fast(wordnet, units[i], "x", 1 << 18);
+    expect_fast(small, units[i], "", 1 << 18);
+  }
+  tokenizer_destroy(small);
+  free(bytes);
+}
+
+/* ---- The small vocabulary ---- */
+
+static struct tokenizer *small(uint32_t flags, const char *const *patterns, uint8_t **bytes) {
+  uint64_t len;
+  struct tokenizer *t;
+  struct moe_error err = {0};
+  *bytes = small_tokenizer(flags, patterns, &len);
+  if (tokenizer_create(*bytes, len, &t, &err) != MOE_OK) fail_msg("%s", err.message);
+  return t;
+}
+
+static void test_added_tokens(void **state) {
+  (void)state;
+  uint8_t *bytes;
+  struct tokenizer *t = small(IMG_TOKENIZER_ADD_BOS | IMG_TOKENIZER_ADD_EOS, NULL, &bytes);
+  expect_ids(t, "x<s>y", TOKENIZER_PARSE_SPECIAL, IDS('x', SMALL_BOS, 'y'));
+  expect_ids(t, "x<s>y", 0, IDS('x', '<', 's', '>', 'y'));
+  expect_ids(t, "<think>ingx<think>in", 0, IDS(SMALL_THINKING, 'x', SMALL_THINK, 'i', 'n'));
+  expect_ids(t, "x \n<s>>\t y", TOKENIZER_PARSE_SPECIAL, IDS('x', SMALL_PAD, 'y'));
+  expect_ids(t, "<s>> <s>>", TOKENIZER_PARSE_SPECIAL, IDS(SMALL_PAD, SMALL_PAD));
+  expect_ids(t, "z", TOKENIZER_ADD_SPECIAL, IDS(SMALL_BOS, 'z', SMALL_EOS));
+  expect_ids(t, "", TOKENIZER_ADD_SPECIAL, IDS(SMALL_BOS, SMALL_EOS));
+  tokenizer_destroy(t);
+  free(bytes);
+}
+
+static void test_merges_go_by_rank_then_from_the_left(void **state) {
+  (void)state;
+  uint8_t *bytes;
+  struct tokenizer *t = small(0, NULL, &bytes);
+  expect_ids(t, "abc", 0, IDS(SMALL_ABC)); /* bc before ab */
+  expect_ids(t, "ab", 0, IDS(SMALL_AB));
+  expect_ids(t, "aaaaa", 0, IDS(SMALL_AAAA, 'a'));
+  expect_ids(t, "aaab", 0, IDS(SMALL_AA, SMALL_AB)); /* ab takes the last a first */
+  expect_ids(t, "a bc", 0, IDS('a', ' ', SMALL_BC));
+  expect_ids(t, "xyz", 0, IDS('x', 'y', 'z'));
+  tokenizer_destroy(t);
+  free(bytes);
+  t = small(IMG_TOKENIZER_IGNORE_MERGES, NULL, &bytes);
+  expect_ids(t, "xyz", 0, IDS(SMALL_XYZ));
+  expect_ids(t, "xyzz", 0, IDS('x', 'y', 'z', 'z'));
+  tokenizer_destroy(t);
+  free(bytes);
+}
+
+/* The rule word by word: merge the pair of lowest rank, leftmost first, until there is none. */
+static size_t plain_bpe(const struct img_tokenizer *v, const char *text, size_t len, uint32_t *ids) {
+  size_t n = len;
+  for (size_t i = 0; i < len; i++) ids[i] = (uint8_t)text[i];
+  for (;;) {
+    const struct img_merge *best = NULL;
+    size_t at = 0;
+    for (size_t i = 0; i + 1 < n; i++) {
+      const struct img_merge *m = img_tokenizer_find_merge(v, ids[i], ids[i + 1]);
+      if (m && (!best || m->rank < best->rank)) best = m, at = i;
+    }
+    if (!best) return n;
+    ids[at] = best->result;
+    memmove(ids + at + 1, ids + at + 2, (n - at - 2) * sizeof *ids);
+    n--;
+  }
+}
+
+static void test_merge_loop_against_a_plain_one(void **state) {
+  (void)state;
+  static const char *const whole[] = {"(?s).+", NULL};
+  uint8_t *bytes;
+  struct tokenizer *t = small(0, whole, &bytes);
+  for (int round = 0; round < 5000; round++) {
+    char text[64];
+    uint32_t want[64];
+    size_t len = random_next() % sizeof text, n;
+    for (size_t i = 0; i < len; i++) text[i] = "aaabc"[random_next() % 5];
+    size_t want_n = plain_bpe(tokenizer_view(t), text, len, want);
+    uint32_t *ids = encode(t, text, len, 0, &n);
+    assert_int_equal(n, want_n);
+    assert_memory_equal(ids, want, n * sizeof *ids);
+    free(ids);
+  }
+  tokenizer_destroy(t);
+  free(bytes);
+}
+
+static void test_patterns_cut_one_after_the_other(void **state) {
+  (void)state;
+  static const char *const chain[] = {"[0-9]+", "[a-z]+(?!9)", "a", NULL}; /* the second sees no digit behind letters */
+  uint8_t *bytes;
+  struct tokenizer *t = small(0, chain, &bytes);
+  expect_ids(t, "bc9bc", 0, IDS(SMALL_BC, '9', SMALL_BC));
+  expect_ids(t, "abc", 0, IDS('a', SMALL_BC)); /* the third pattern has cut a off */
+  expect_ids(t, "aa", 0, IDS('a', 'a'));
+  tokenizer_destroy(t);
+  free(bytes);
+}
+
+static void test_normalization(void **state) {
+  (void)state;
+  static const struct {
+    const char *text, *nfc;
+  } cases[] = {{"A\xcc\x81", "\xc3\x81"},                                /* A and acute */
+               {"\xe2\x84\xab", "\xc3\x85"},                             /* Angstrom sign */
+               {"\xe1\x84\x92\xe1\x85\xa1\xe1\x86\xab", "\xed\x95\x9c"}, /* Hangul */
+               {"q\xcc\x87\xcc\xa3", "q\xcc\xa3\xcc\x87"},               /* order of marks */
+               {"\xff"
+                "A\xcc\x81",
+                "\xff\xc3\x81"},                  /* beside bytes that are no UTF-8 */
+               {"\xef\xac\x81", "\xef\xac\x81"}}; /* a ligature stays: canonical only */
+  uint8_t *bytes, *plain_bytes;
+  struct tokenizer *t = small(IMG_TOKENIZER_NFC, NULL, &bytes), *plain = small(0, NULL, &plain_bytes);
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    size_t n, want_n;
+    uint32_t *ids = encode(t, cases[i].text, strlen(cases[i].text), 0, &n);
+    uint32_t *want = encode(plain, cases[i].nfc, strlen(cases[i].nfc), 0, &want_n);
+    assert_int_equal(n, want_n);
+    assert_memory_equal(ids, want, n * sizeof *ids);
+    free(ids);
+    free(want);
+  }
+  expect_round_trip(plain, "A\xcc\x81", 3);
+  tokenizer_destroy(t);
+  tokenizer_destroy(plain);
+  free(bytes);
+  free(plain_bytes);
+}
+
+static void test_bad_pattern_is_named(void **state) {
+  (void)state;
+  static const char *const bad[] = {"a", "(b", NULL};
+  uint64_t len;
+  uint8_t *bytes = small_tokenizer(0, bad, &len);
+  struct tokenizer *t;
+  struct moe_error err = {0};
+  assert_int_equal(tokenizer_create(bytes, len, &t, &err), MOE_FAILED);
+  assert_null(t);
+  assert_non_null(strstr(err.message, "TOKENIZER patterns[1]: missing closing parenthesis at byte 2"));
+  free(bytes);
+}
+
+static void test_too_long_a_text_is_refused(void **state) {
+  (void)state;
+  struct moe_error err = {0};
+  uint32_t *ids;
+  size_t n;
+  assert_int_equal(tokenizer_encode(wordnet, "", TOKENIZER_MAX_TEXT + 1ull, 0, &ids, &n, &err), MOE_FAILED);
+  assert_string_equal(err.message, "text: 67108865 bytes, at most 67108864 can be tokenized at once");
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_golden_ids),
+      cmocka_unit_test(test_ids_of_the_model),
+      cmocka_unit_test(test_control_tokens_need_parse_special),
+      cmocka_unit_test(test_round_trip_of_10000_random_strings),
+      cmocka_unit_test(test_round_trip_of_random_bytes),
+      cmocka_unit_test(test_stream_is_the_text_in_valid_pieces),
+      cmocka_unit_test(test_stream_replaces_what_is_no_character),
+      cmocka_unit_test(test_ids_outside_the_vocabulary),
+      cmocka_unit_test(test_control_tokens_can_be_left_out),
+      cmocka_unit_test(test_long_runs_are_not_slow),
+      cmocka_unit_test(test_added_tokens),
+      cmocka_unit_test(test_merges_go_by_rank_then_from_the_left),
+      cmocka_unit_test(test_merge_loop_against_a_plain_one),
+      cmocka_unit_test(test_patterns_cut_one_after_the_other),
+      cmocka_unit_test(test_normalization),
+      cmocka_unit_test(test_bad_pattern_is_named),
+      cmocka_unit_test(test_too_long_a_text_is_refused),
+  };
+  return cmocka_run_group_tests(tests, open_wordnet, close_wordnet);
+}
