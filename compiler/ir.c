@@ -1,0 +1,103 @@
+#include "ir.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+const struct ir_op_info ir_ops[IR_N_OP] = {
+#define IR_OP(ENUM, name, n_in, n_weight, n_optional, attributes, definition)                                          \
+  {#name, n_in, n_weight, n_optional, attributes, definition},
+#include "ir_ops.def"
+#undef IR_OP
+};
+
+typedef enum moe_code (*ir_shape_fn)(const struct ir_graph *g, const struct ir_node *node, uint32_t *width,
+                                     struct moe_error *err);
+static const ir_shape_fn ir_shapes[IR_N_OP] = {
+#define IR_OP(ENUM, name, ...) ir_shape_##name,
+#include "ir_ops.def"
+#undef IR_OP
+};
+
+void ir_init(struct ir_graph *g, const struct gguf *gguf) {
+  memset(g, 0, sizeof *g);
+  g->gguf = gguf;
+}
+
+void ir_deinit(struct ir_graph *g) {
+  for (uint32_t i = 0; i < g->n_rope; i++) free(g->rope[i].inv_freq);
+  free(g->rope);
+  free(g->node);
+  memset(g, 0, sizeof *g);
+}
+
+/* Inputs and weights are there as the operation's row says. */
+static enum moe_code ir_check_operands(const struct ir_graph *g, const struct ir_node *node, struct moe_error *err) {
+  const struct ir_op_info *info = &ir_ops[node->op];
+  for (int i = 0; i < info->n_in; i++)
+    if (node->in[i] < 0 || node->in[i] >= g->n_node)
+      return moe_fail(err, MOE_FAILED, "layer %d, %s: input %d is value %d of %d", node->layer, info->name, i,
+                      node->in[i], g->n_node);
+  for (int i = 0; i < info->n_weight; i++)
+    if (!node->weight[i])
+      return moe_fail(err, MOE_FAILED, "layer %d, %s: weight %d of %d is missing", node->layer, info->name, i,
+                      info->n_weight);
+  return MOE_OK;
+}
+
+enum moe_code ir_add(struct ir_graph *g, const struct ir_node *node, int *value, struct moe_error *err) {
+  enum moe_code code = ir_check_operands(g, node, err);
+  if (code) return code;
+  uint32_t width = 0;
+  if ((code = ir_shapes[node->op](g, node, &width, err))) return code;
+  if (g->n_node == g->capacity) {
+    int capacity = g->capacity ? 2 * g->capacity : 256;
+    struct ir_node *grown = realloc(g->node, (size_t)capacity * sizeof *grown);
+    if (!grown) return moe_fail(err, MOE_FAILED, "out of memory: %d nodes of the model's graph", capacity);
+    g->node = grown;
+    g->capacity = capacity;
+  }
+  struct ir_node *added = &g->node[g->n_node];
+  *added = *node;
+  added->width = width;
+  added->selected = node->op == IR_SELECT;
+  for (int i = 0; i < ir_ops[node->op].n_in; i++) added->selected |= g->node[node->in[i]].selected;
+  *value = g->n_node++;
+  return MOE_OK;
+}
+
+enum moe_code ir_add_rope(struct ir_graph *g, enum ir_rope_pairs pairs, uint32_t n_rot, const double *inv_freq,
+                          uint32_t *index, struct moe_error *err) {
+  if (n_rot < 2 || n_rot > 65536 || n_rot % 2)
+    return moe_fail(err, MOE_FAILED, "rope: %u rotated dimensions; allowed: even, 2 to 65536", n_rot);
+  size_t bytes = n_rot / 2 * sizeof *inv_freq;
+  for (uint32_t i = 0; i < g->n_rope; i++) {
+    const struct ir_rope *r = &g->rope[i];
+    if (r->pairs == pairs && r->n_rot == n_rot && !memcmp(r->inv_freq, inv_freq, bytes)) {
+      *index = i;
+      return MOE_OK;
+    }
+  }
+  struct ir_rope *grown = realloc(g->rope, (g->n_rope + 1) * sizeof *grown);
+  double *copy = malloc(bytes);
+  if (grown) g->rope = grown;
+  if (!grown || !copy) {
+    free(copy);
+    return moe_fail(err, MOE_FAILED, "out of memory: %zu bytes for a rope table", bytes);
+  }
+  memcpy(copy, inv_freq, bytes);
+  g->rope[g->n_rope] = (struct ir_rope){pairs, n_rot, copy};
+  *index = g->n_rope++;
+  return MOE_OK;
+}
+
+void ir_print(const struct ir_graph *g, FILE *out) {
+  for (int i = 0; i < g->n_node; i++) {
+    const struct ir_node *node = &g->node[i];
+    const struct ir_op_info *info = &ir_ops[node->op];
+    fprintf(out, "%%%d = %s", i, info->name);
+    for (int k = 0; k < info->n_in; k++) fprintf(out, " %%%d", node->in[k]);
+    for (int k = 0; k < info->n_weight + info->n_optional; k++)
+      if (node->weight[k]) fprintf(out, " %s", node->weight[k]->name);
+    fprintf(out, " : [%s][%u]\n", node->selected ? "n_select" : "n_tok", node->width);
+  }
+}

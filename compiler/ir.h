@@ -1,0 +1,102 @@
+/* ir.h: the model as a short list of typed operations, between the families (which write it) and everything that reads
+ * it: the oracle, the passes, the emitter.
+ *
+ * Owns: struct ir_node, struct ir_graph, building and printing them. Does not own: what an operation computes
+ * (ir_ops.def says it, oracle_ops.c does it), its shape rule (ir_shape.c), how families compose it (model_blocks.h),
+ * weights' bytes (src_gguf).
+ * Invariants: single assignment: a node is its value, inputs are earlier nodes, the last node is the graph's result (the
+ * logits). Every node has passed its shape rule, so that readers need not check shapes again. A finished graph does not
+ * change: any threads may read it. */
+#ifndef COMPILER_IR_H
+#define COMPILER_IR_H
+
+#include "moe_error.h"
+#include "src_gguf.h"
+
+#include <stdio.h>
+
+enum ir_op {
+#define IR_OP(ENUM, ...) IR_##ENUM,
+#include "ir_ops.def"
+#undef IR_OP
+  IR_N_OP
+};
+
+enum { IR_MAX_IN = 3, IR_MAX_WEIGHT = 2, IR_NONE = -1, IR_NO_LAYER = -1 };
+
+/* A row of ir_ops.def. */
+struct ir_op_info {
+  const char *name;
+  int n_in, n_weight, n_optional;
+  const char *attributes, *definition;
+};
+extern const struct ir_op_info ir_ops[IR_N_OP];
+
+enum ir_rope_pairs { IR_ROPE_HALVES = 0, IR_ROPE_NEIGHBOURS = 1 }; /* (j, j + n_rot/2); (2j, 2j + 1) */
+
+/* A rotation: angle of pair j at position p is p * inv_freq[j] radians. inv_freq: n_rot / 2, owned by the graph. */
+struct ir_rope {
+  enum ir_rope_pairs pairs;
+  uint32_t n_rot;
+  double *inv_freq;
+};
+
+/* Attributes; each operation uses those that its row names. */
+struct ir_attr {
+  double eps, scale;
+  uint32_t group;
+  uint32_t n_head, n_kv_head, d_head;
+  uint32_t rope;  /* index into the graph's ropes */
+  uint32_t state; /* layer of the key/value state: 0 .. n_state - 1 */
+  uint32_t n_expert, n_expert_used;
+  bool renormalize;
+};
+
+struct ir_node {
+  enum ir_op op;
+  int layer; /* 0 .. n_layer - 1, or IR_NO_LAYER: for reports and for what the passes may put into one layer body */
+  int in[IR_MAX_IN];
+  const struct gguf_tensor *weight[IR_MAX_WEIGHT]; /* borrowed from the struct gguf */
+  struct ir_attr a;
+  uint32_t width;    /* columns of the value: ir_add fills it */
+  bool selected;     /* the value has only the selected rows: ir_add fills it */
+};
+
+/* One kind of key/value state, all layers alike: what a page holds. */
+struct ir_state {
+  uint32_t n_layer, n_kv_head, d_head;
+};
+
+struct ir_graph {
+  const struct gguf *gguf; /* borrowed; outlives the graph */
+  char family[64];         /* general.architecture */
+  uint32_t n_layer, n_vocab, n_ctx, d_model;
+  struct ir_node *node;
+  int n_node, capacity;
+  struct ir_rope *rope;
+  uint32_t n_rope;
+  struct ir_state state;
+};
+
+void ir_init(struct ir_graph *g, const struct gguf *gguf);
+void ir_deinit(struct ir_graph *g);
+
+/* Appends a copy of *node (width and selected are ignored), checked by its shape rule.
+ * *value: its index. Errors: MOE_FAILED with the operation, the layer, what was found and what the rule wants. */
+enum moe_code ir_add(struct ir_graph *g, const struct ir_node *node, int *value, struct moe_error *err);
+
+/* Adds a rotation (inv_freq is copied); equal ones are added once. n_rot: even, 2 .. 65536. *index: for ir_attr.rope. */
+enum moe_code ir_add_rope(struct ir_graph *g, enum ir_rope_pairs pairs, uint32_t n_rot, const double *inv_freq,
+                          uint32_t *index, struct moe_error *err);
+
+/* Prints one line a node. */
+void ir_print(const struct ir_graph *g, FILE *out);
+
+/* The shape rules (ir_shape.c): *width of the output of `node`, whose inputs are nodes of g. */
+#define IR_OP(ENUM, name, ...)                                                                                         \
+  enum moe_code ir_shape_##name(const struct ir_graph *g, const struct ir_node *node, uint32_t *width,                 \
+                                struct moe_error *err);
+#include "ir_ops.def"
+#undef IR_OP
+
+#endif

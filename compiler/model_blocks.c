@@ -1,0 +1,327 @@
+#include "model_blocks.h"
+
+#include <math.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define HPARAM_REQUIRED (-1)
+
+int blocks_fail(struct blocks *b, enum moe_code code, const char *format, ...) {
+  if (b->code) return IR_NONE;
+  char text[sizeof b->err->message];
+  va_list list;
+  va_start(list, format);
+  vsnprintf(text, sizeof text, format, list);
+  va_end(list);
+  b->code = moe_fail(b->err, code, "%s", text);
+  return IR_NONE;
+}
+
+/* ---- Hyperparameters ---- */
+
+/* The whole key of a hyperparameter; false when it would not fit (a foreign architecture's name). */
+static const char *blocks_key(const struct blocks *b, const char *key, char *text, size_t capacity) {
+  snprintf(text, capacity, "%s.%s", b->graph->family, key);
+  return text;
+}
+
+static void blocks_read_u32(struct blocks *b, const char *key, double fallback, uint32_t min, uint32_t max,
+                            uint32_t *value) {
+  char name[192];
+  blocks_key(b, key, name, sizeof name);
+  if (b->code) return;
+  if (fallback < 0)
+    b->code = gguf_get_u32(b->gguf, name, value, b->err);
+  else
+    b->code = gguf_get_u32_or(b->gguf, name, (uint32_t)fallback, value, b->err);
+  if (!b->code && (*value < min || *value > max))
+    blocks_fail(b, MOE_FAILED, "%s: %u; allowed: %u to %u", name, *value, min, max);
+}
+
+static void blocks_read_real(struct blocks *b, const char *key, double fallback, double min, double max,
+                             double *value) {
+  char name[192];
+  blocks_key(b, key, name, sizeof name);
+  if (b->code) return;
+  float found = 0;
+  if (fallback < 0)
+    b->code = gguf_get_f32(b->gguf, name, &found, b->err);
+  else
+    b->code = gguf_get_f32_or(b->gguf, name, (float)fallback, &found, b->err);
+  *value = (double)found;
+  if (!b->code && !(*value >= min && *value <= max)) /* a NaN fails too */
+    blocks_fail(b, MOE_FAILED, "%s: %g; allowed: %g to %g", name, *value, min, max);
+}
+
+static void blocks_check_heads(struct blocks *b) {
+  struct hparams *h = &b->h;
+  if (h->n_kv_head == 0) h->n_kv_head = h->n_head;
+  if (h->n_head % h->n_kv_head)
+    blocks_fail(b, MOE_FAILED, "%s.attention.head_count: %u heads do not share %u key/value heads evenly",
+                b->graph->family, h->n_head, h->n_kv_head);
+  if (h->d_head == 0 && h->d_model % h->n_head)
+    blocks_fail(b, MOE_FAILED, "%s.embedding_length: %u does not divide by %u heads, and attention.key_length is missing",
+                b->graph->family, h->d_model, h->n_head);
+  if (h->d_head == 0) h->d_head = h->d_model / h->n_head;
+  if (h->d_head_value == 0) h->d_head_value = h->d_head;
+  if (h->d_head_value != h->d_head)
+    blocks_fail(b, MOE_DECLINED, "%s.attention.value_length: %u beside key_length %u; moec has heads of one length only",
+                b->graph->family, h->d_head_value, h->d_head);
+  if (h->n_rot == 0) h->n_rot = h->d_head;
+  if (h->n_rot > h->d_head || h->n_rot % 2)
+    blocks_fail(b, MOE_FAILED, "%s.rope.dimension_count: %u; allowed: even, at most a head's %u", b->graph->family,
+                h->n_rot, h->d_head);
+}
+
+static void blocks_check_experts(struct blocks *b) {
+  const struct hparams *h = &b->h;
+  if (h->n_expert && (h->n_expert_used == 0 || h->n_expert_used > h->n_expert))
+    blocks_fail(b, MOE_FAILED, "%s.expert_used_count: %u of %u experts; allowed: 1 to expert_count", b->graph->family,
+                h->n_expert_used, h->n_expert);
+}
+
+/* Rope scaling: none and linear are served (linear divides the angles by the factor). */
+static void blocks_check_rope(struct blocks *b) {
+  char name[192];
+  struct gguf_string type;
+  if (b->code || !gguf_has(b->gguf, blocks_key(b, "rope.scaling.type", name, sizeof name))) {
+    b->h.rope_factor = 1;
+    return;
+  }
+  if ((b->code = gguf_get_string(b->gguf, name, &type, b->err))) return;
+  bool none = type.bytes == 4 && !memcmp(type.data, "none", 4);
+  bool linear = type.bytes == 6 && !memcmp(type.data, "linear", 6);
+  if (!none && !linear)
+    blocks_fail(b, MOE_DECLINED, "%s: '%.*s'; moec has none, linear", name, (int)(type.bytes < 40 ? type.bytes : 40),
+                type.data);
+  if (none) b->h.rope_factor = 1;
+  if (!(b->h.rope_factor > 0)) blocks_fail(b, MOE_FAILED, "%s.rope.scaling.factor: 0", b->graph->family);
+}
+
+static void blocks_read_family(struct blocks *b) {
+  struct gguf_string family;
+  if ((b->code = gguf_get_string(b->gguf, "general.architecture", &family, b->err))) return;
+  if (family.bytes == 0 || family.bytes >= sizeof b->graph->family)
+    blocks_fail(b, MOE_FAILED, "general.architecture: a name of %zu bytes; allowed: 1 to %zu", family.bytes,
+                sizeof b->graph->family - 1);
+  else
+    memcpy(b->graph->family, family.data, family.bytes);
+}
+
+void blocks_init(struct blocks *b, struct ir_graph *graph, const struct gguf *gguf, struct moe_error *err) {
+  memset(b, 0, sizeof *b);
+  b->graph = graph;
+  b->gguf = gguf;
+  b->err = err;
+  blocks_read_family(b);
+#define HPARAM(field, key, fallback, min, max) blocks_read_u32(b, key, fallback, min, max, &b->h.field);
+#define HPARAM_REAL(field, key, fallback, min, max) blocks_read_real(b, key, fallback, min, max, &b->h.field);
+#include "hparams.def"
+#undef HPARAM
+#undef HPARAM_REAL
+  if (!b->code) blocks_check_heads(b);
+  blocks_check_experts(b);
+  blocks_check_rope(b);
+  if (b->code) return;
+  b->used = calloc(gguf_n_tensor(gguf) + 1, sizeof *b->used);
+  if (!b->used) blocks_fail(b, MOE_FAILED, "out of memory: a flag for each of %llu tensors",
+                            (unsigned long long)gguf_n_tensor(gguf));
+  const struct gguf_tensor *embd = gguf_find_tensor(gguf, "token_embd.weight");
+  if (!embd) {
+    blocks_fail(b, MOE_FAILED, "token_embd.weight: the file has no such tensor; %s needs it", graph->family);
+    return;
+  }
+  if (embd->dim[1] > 1u << 24)
+    blocks_fail(b, MOE_FAILED, "token_embd.weight: %llu rows; allowed: at most 16777216",
+                (unsigned long long)embd->dim[1]);
+  b->h.n_vocab = (uint32_t)embd->dim[1];
+  graph->n_layer = b->h.n_layer;
+  graph->n_ctx = b->h.n_ctx;
+  graph->d_model = b->h.d_model;
+  graph->n_vocab = b->h.n_vocab;
+  graph->state = (struct ir_state){b->h.n_layer, b->h.n_kv_head, b->h.d_head};
+}
+
+enum moe_code blocks_finish(struct blocks *b) {
+  for (uint64_t i = 0; !b->code && i < gguf_n_tensor(b->gguf); i++)
+    if (!b->used[i])
+      blocks_fail(b, MOE_DECLINED, "tensor[%llu] %s: %s has no place for it here; the model is a variant that moec does not compile",
+                  (unsigned long long)i, gguf_tensor(b->gguf, i)->name, b->graph->family);
+  free(b->used);
+  b->used = NULL;
+  return b->code;
+}
+
+/* ---- Tensors ---- */
+
+static uint64_t blocks_tensor_index(const struct blocks *b, const struct gguf_tensor *t) {
+  return (uint64_t)(t - gguf_tensor(b->gguf, 0));
+}
+
+static bool blocks_shape_fits(struct blocks *b, const struct gguf_tensor *t, const uint64_t wanted[3]) {
+  static const char *const what[3] = {"columns", "rows", "matrices"};
+  for (int i = 0; i < 3; i++)
+    if (t->dim[i] != wanted[i]) {
+      blocks_fail(b, MOE_FAILED, "tensor[%llu] %s: %llu %s, the hyperparameters give %llu",
+                  (unsigned long long)blocks_tensor_index(b, t), t->name, (unsigned long long)t->dim[i], what[i],
+                  (unsigned long long)wanted[i]);
+      return false;
+    }
+  if (t->dim[3] != 1)
+    blocks_fail(b, MOE_FAILED, "tensor[%llu] %s: four dimensions; allowed: three",
+                (unsigned long long)blocks_tensor_index(b, t), t->name);
+  return !b->code;
+}
+
+const struct gguf_tensor *blocks_optional_tensor(struct blocks *b, int layer, const char *name, uint64_t n_in,
+                                                 uint64_t n_out, uint64_t n_mat) {
+  if (b->code) return NULL;
+  char full[128];
+  if (layer == IR_NO_LAYER)
+    snprintf(full, sizeof full, "%s", name);
+  else
+    snprintf(full, sizeof full, "blk.%d.%s", layer, name);
+  const struct gguf_tensor *t = gguf_find_tensor(b->gguf, full);
+  if (!t) return NULL;
+  if ((b->code = format_require(t->format_number, t->name, b->err))) return NULL;
+  if (!blocks_shape_fits(b, t, (const uint64_t[3]){n_in, n_out, n_mat})) return NULL;
+  b->used[blocks_tensor_index(b, t)] = true;
+  return t;
+}
+
+const struct gguf_tensor *blocks_tensor(struct blocks *b, int layer, const char *name, uint64_t n_in, uint64_t n_out,
+                                        uint64_t n_mat) {
+  const struct gguf_tensor *t = blocks_optional_tensor(b, layer, name, n_in, n_out, n_mat);
+  if (!t && layer == IR_NO_LAYER)
+    blocks_fail(b, MOE_FAILED, "%s: the file has no such tensor; %s needs it", name, b->graph->family);
+  else if (!t)
+    blocks_fail(b, MOE_FAILED, "blk.%d.%s: the file has no such tensor; %s with %u layers needs it", layer, name,
+                b->graph->family, b->h.n_layer);
+  return t;
+}
+
+/* ---- Operations ---- */
+
+static int blocks_node(struct blocks *b, const struct ir_node *node) {
+  int value = IR_NONE;
+  if (b->code) return IR_NONE;
+  b->code = ir_add(b->graph, node, &value, b->err);
+  return b->code ? IR_NONE : value;
+}
+
+/* "<name>.<kind>" */
+static const char *blocks_name(const char *name, const char *kind, char text[96]) {
+  snprintf(text, 96, "%s.%s", name, kind);
+  return text;
+}
+
+int blocks_embed(struct blocks *b) {
+  const struct gguf_tensor *w = blocks_tensor(b, IR_NO_LAYER, "token_embd.weight", b->h.d_model, b->h.n_vocab, 1);
+  return blocks_node(b, &(struct ir_node){.op = IR_EMBED, .layer = IR_NO_LAYER, .weight = {w}, .a = {.scale = 1}});
+}
+
+int blocks_norm(struct blocks *b, int layer, int x, const char *name, uint32_t group) {
+  char text[96];
+  const struct gguf_tensor *w = blocks_tensor(b, layer, blocks_name(name, "weight", text), group, 1, 1);
+  return blocks_node(b, &(struct ir_node){.op = IR_RMSNORM,
+                                          .layer = layer,
+                                          .in = {x},
+                                          .weight = {w},
+                                          .a = {.eps = b->h.eps, .group = group}});
+}
+
+int blocks_linear(struct blocks *b, int layer, int x, const char *name, uint32_t n_out, bool bias) {
+  if (b->code) return IR_NONE;
+  char text[96];
+  const struct gguf_tensor *w =
+      blocks_tensor(b, layer, blocks_name(name, "weight", text), b->graph->node[x].width, n_out, 1);
+  const struct gguf_tensor *v = bias ? blocks_tensor(b, layer, blocks_name(name, "bias", text), n_out, 1, 1) : NULL;
+  return blocks_node(b, &(struct ir_node){.op = IR_LINEAR, .layer = layer, .in = {x}, .weight = {w, v}});
+}
+
+int blocks_add(struct blocks *b, int layer, int x, int y) {
+  return blocks_node(b, &(struct ir_node){.op = IR_ADD, .layer = layer, .in = {x, y}});
+}
+
+static int blocks_rope(struct blocks *b, int layer, int x, uint32_t n_head, enum ir_rope_pairs pairs) {
+  if (b->code) return IR_NONE;
+  const struct hparams *h = &b->h;
+  double inv_freq[4096 / 2];
+  for (uint32_t j = 0; j < h->n_rot / 2; j++)
+    inv_freq[j] = pow(h->rope_base, -2.0 * j / h->n_rot) / h->rope_factor;
+  uint32_t rope = 0;
+  if ((b->code = ir_add_rope(b->graph, pairs, h->n_rot, inv_freq, &rope, b->err))) return IR_NONE;
+  return blocks_node(
+      b, &(struct ir_node){
+             .op = IR_ROPE, .layer = layer, .in = {x}, .a = {.n_head = n_head, .d_head = h->d_head, .rope = rope}});
+}
+
+/* ---- Blocks ---- */
+
+int blocks_attention(struct blocks *b, int layer, int x, const struct blocks_attention *kind) {
+  const struct hparams *h = &b->h;
+  int n = blocks_norm(b, layer, x, "attn_norm", h->d_model);
+  int q = blocks_linear(b, layer, n, "attn_q", h->n_head * h->d_head, kind->qkv_bias);
+  int k = blocks_linear(b, layer, n, "attn_k", h->n_kv_head * h->d_head, kind->qkv_bias);
+  int v = blocks_linear(b, layer, n, "attn_v", h->n_kv_head * h->d_head, kind->qkv_bias);
+  if (kind->qk_norm) {
+    q = blocks_norm(b, layer, q, "attn_q_norm", h->d_head);
+    k = blocks_norm(b, layer, k, "attn_k_norm", h->d_head);
+  }
+  q = blocks_rope(b, layer, q, h->n_head, kind->pairs);
+  k = blocks_rope(b, layer, k, h->n_kv_head, kind->pairs);
+  int y = blocks_node(b, &(struct ir_node){.op = IR_ATTENTION,
+                                           .layer = layer,
+                                           .in = {q, k, v},
+                                           .a = {.n_head = h->n_head,
+                                                 .n_kv_head = h->n_kv_head,
+                                                 .d_head = h->d_head,
+                                                 .scale = 1 / sqrt(h->d_head),
+                                                 .state = (uint32_t)layer}});
+  return blocks_add(b, layer, x, blocks_linear(b, layer, y, "attn_output", h->d_model, false));
+}
+
+int blocks_dense_ffn(struct blocks *b, int layer, int x) {
+  const struct hparams *h = &b->h;
+  int n = blocks_norm(b, layer, x, "ffn_norm", h->d_model);
+  int gate = blocks_linear(b, layer, n, "ffn_gate", h->d_ff, false);
+  int up = blocks_linear(b, layer, n, "ffn_up", h->d_ff, false);
+  int mul = blocks_node(b, &(struct ir_node){.op = IR_SILU_MUL, .layer = layer, .in = {gate, up}});
+  return blocks_add(b, layer, x, blocks_linear(b, layer, mul, "ffn_down", h->d_model, false));
+}
+
+static int blocks_expert_linear(struct blocks *b, int layer, int x, int router, const char *name, uint64_t n_in,
+                                uint64_t n_out) {
+  const struct hparams *h = &b->h;
+  const struct gguf_tensor *w = blocks_tensor(b, layer, name, n_in, n_out, h->n_expert);
+  return blocks_node(b, &(struct ir_node){.op = IR_EXPERT_LINEAR,
+                                          .layer = layer,
+                                          .in = {x, router},
+                                          .weight = {w},
+                                          .a = {.n_expert = h->n_expert, .n_expert_used = h->n_expert_used}});
+}
+
+int blocks_expert_ffn(struct blocks *b, int layer, int x, const struct blocks_experts *kind) {
+  const struct hparams *h = &b->h;
+  const struct ir_attr chosen = {
+      .n_expert = h->n_expert, .n_expert_used = h->n_expert_used, .renormalize = kind->renormalize};
+  int n = blocks_norm(b, layer, x, "ffn_norm", h->d_model);
+  const struct gguf_tensor *w = blocks_tensor(b, layer, "ffn_gate_inp.weight", h->d_model, h->n_expert, 1);
+  int router = blocks_node(b, &(struct ir_node){.op = IR_ROUTER, .layer = layer, .in = {n}, .weight = {w}, .a = chosen});
+  int gate = blocks_expert_linear(b, layer, n, router, "ffn_gate_exps.weight", h->d_model, h->d_ff_expert);
+  int up = blocks_expert_linear(b, layer, n, router, "ffn_up_exps.weight", h->d_model, h->d_ff_expert);
+  int mul = blocks_node(b, &(struct ir_node){.op = IR_SILU_MUL, .layer = layer, .in = {gate, up}});
+  int down = blocks_expert_linear(b, layer, mul, router, "ffn_down_exps.weight", h->d_ff_expert, h->d_model);
+  int y = blocks_node(b, &(struct ir_node){.op = IR_COMBINE, .layer = layer, .in = {down, router}, .a = chosen});
+  return blocks_add(b, layer, x, y);
+}
+
+int blocks_head(struct blocks *b, int x) {
+  int s = blocks_node(b, &(struct ir_node){.op = IR_SELECT, .layer = IR_NO_LAYER, .in = {x}});
+  int n = blocks_norm(b, IR_NO_LAYER, s, "output_norm", b->h.d_model);
+  const struct gguf_tensor *w =
+      blocks_optional_tensor(b, IR_NO_LAYER, "output.weight", b->h.d_model, b->h.n_vocab, 1);
+  if (!w) w = blocks_tensor(b, IR_NO_LAYER, "token_embd.weight", b->h.d_model, b->h.n_vocab, 1);
+  return blocks_node(b, &(struct ir_node){.op = IR_LINEAR, .layer = IR_NO_LAYER, .in = {n}, .weight = {w}});
+}

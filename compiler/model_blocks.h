@@ -1,0 +1,78 @@
+/* model_blocks.h: the building blocks of which a model_<family>.c is put together.
+ *
+ * Owns: reading hyperparameters, finding tensors and checking their shapes, the usual attention, feed-forward and
+ * mixture-of-experts blocks. Does not own: which blocks a family has (model_*.c), operations (ir.h), the table of
+ * families (family.h).
+ * Invariants: errors are sticky: after the first failure every function returns IR_NONE or NULL at once and does
+ * nothing, so that a family is a straight line and blocks_finish reports. Every tensor of the file must be asked for
+ * by its family: one that is left over makes the model a different one than we would compute, and is declined.
+ * Thread rules: a struct blocks belongs to one thread. */
+#ifndef COMPILER_MODEL_BLOCKS_H
+#define COMPILER_MODEL_BLOCKS_H
+
+#include "ir.h"
+
+struct hparams {
+#define HPARAM(field, key, fallback, min, max) uint32_t field;
+#define HPARAM_REAL(field, key, fallback, min, max) double field;
+#include "hparams.def"
+#undef HPARAM
+#undef HPARAM_REAL
+  uint32_t n_vocab; /* rows of token_embd.weight */
+};
+
+struct blocks {
+  struct ir_graph *graph; /* under construction, borrowed */
+  const struct gguf *gguf;
+  struct hparams h;
+  bool *used; /* by tensor index */
+  enum moe_code code;
+  struct moe_error *err;
+};
+
+/* What kind of attention a layer has. */
+struct blocks_attention {
+  bool qk_norm;  /* attn_q_norm, attn_k_norm over each head */
+  bool qkv_bias; /* attn_q.bias, attn_k.bias, attn_v.bias */
+  enum ir_rope_pairs pairs;
+};
+
+/* What kind of mixture of experts a layer has. */
+struct blocks_experts {
+  bool renormalize; /* the chosen experts' probabilities are divided by their sum */
+};
+
+/* Reads hyperparameters (hparams.def) and checks what they say about each other: heads divide, the chosen experts are
+ * at most all. graph: initialized, empty. Errors as in blocks_finish, later. */
+void blocks_init(struct blocks *b, struct ir_graph *graph, const struct gguf *gguf, struct moe_error *err);
+
+/* Frees what blocks_init took and returns the first error: MOE_FAILED for what is missing or does not fit together,
+ * MOE_DECLINED for tensors, formats or variants that moec has no place for. */
+enum moe_code blocks_finish(struct blocks *b);
+
+/* Records a failure of the model (the first one stays). Returns IR_NONE. */
+int blocks_fail(struct blocks *b, enum moe_code code, const char *format, ...) __attribute__((format(printf, 3, 4)));
+
+/* Tensors. Name: "blk.<layer>.<name>", or only <name> with IR_NO_LAYER. n_in columns, n_out rows, n_mat matrices, exactly.
+ * NULL after a failure; blocks_optional_tensor also returns NULL, without failing, when the file has none. */
+const struct gguf_tensor *blocks_tensor(struct blocks *b, int layer, const char *name, uint64_t n_in, uint64_t n_out,
+                                        uint64_t n_mat);
+const struct gguf_tensor *blocks_optional_tensor(struct blocks *b, int layer, const char *name, uint64_t n_in,
+                                                 uint64_t n_out, uint64_t n_mat);
+
+/* Single operations. x, returned: values of the graph. Norms are "<name>.weight"; linear layers too, with
+ * "<name>.bias" when `bias`. */
+int blocks_embed(struct blocks *b);
+int blocks_norm(struct blocks *b, int layer, int x, const char *name, uint32_t group);
+int blocks_linear(struct blocks *b, int layer, int x, const char *name, uint32_t n_out, bool bias);
+int blocks_add(struct blocks *b, int layer, int x, int y);
+
+/* Whole blocks with their norm and residual: x + f(norm(x)). */
+int blocks_attention(struct blocks *b, int layer, int x, const struct blocks_attention *kind);
+int blocks_dense_ffn(struct blocks *b, int layer, int x);
+int blocks_expert_ffn(struct blocks *b, int layer, int x, const struct blocks_experts *kind);
+
+/* Output norm and output matrix over the selected rows; output.weight, or token_embd.weight where the two are tied. */
+int blocks_head(struct blocks *b, int x);
+
+#endif

@@ -1,0 +1,296 @@
+#include "oracle_ops.h"
+
+#include "dequant.h"
+
+#include <math.h>
+#include <string.h>
+
+/* Rows of a weight that are dequantized and multiplied together. */
+enum { ORACLE_ROWS = 4, ORACLE_BLOCK = 16 };
+
+/* Four sums side by side: a fixed order whatever the compiler vectorizes. */
+typedef double oracle_v4 __attribute__((vector_size(32), aligned(8)));
+
+static double oracle_dot(const double *a, const double *b, uint64_t n) {
+  oracle_v4 s = {0, 0, 0, 0};
+  uint64_t i = 0;
+  for (; i + 4 <= n; i += 4) s += *(const oracle_v4 *)(a + i) * *(const oracle_v4 *)(b + i);
+  double sum = (s[0] + s[1]) + (s[2] + s[3]);
+  for (; i < n; i++) sum += a[i] * b[i];
+  return sum;
+}
+
+/* out[r * stride] = w[r] . x for ORACLE_ROWS rows of n: x is read once. */
+static void oracle_dot_rows(const double *w, const double *x, uint64_t n, double out[ORACLE_ROWS]) {
+  const double *w0 = w, *w1 = w + n, *w2 = w + 2 * n, *w3 = w + 3 * n;
+  oracle_v4 s0 = {0, 0, 0, 0}, s1 = s0, s2 = s0, s3 = s0;
+  uint64_t i = 0;
+  for (; i + 4 <= n; i += 4) {
+    oracle_v4 v = *(const oracle_v4 *)(x + i);
+    s0 += *(const oracle_v4 *)(w0 + i) * v;
+    s1 += *(const oracle_v4 *)(w1 + i) * v;
+    s2 += *(const oracle_v4 *)(w2 + i) * v;
+    s3 += *(const oracle_v4 *)(w3 + i) * v;
+  }
+  oracle_v4 s[ORACLE_ROWS] = {s0, s1, s2, s3};
+  for (int r = 0; r < ORACLE_ROWS; r++) {
+    out[r] = (s[r][0] + s[r][1]) + (s[r][2] + s[r][3]);
+    for (uint64_t k = i; k < n; k++) out[r] += w[(uint64_t)r * n + k] * x[k];
+  }
+}
+
+/* n weights as doubles. scratch: n floats. */
+static void oracle_weights(const struct gguf_tensor *t, uint64_t row, double *w, float *scratch) {
+  uint64_t n = t->dim[0], row_bytes = n / t->format->elements * t->format->bytes;
+  dequant_row(t->format, t->data + row * row_bytes, scratch, n);
+  for (uint64_t i = 0; i < n; i++) w[i] = (double)scratch[i];
+}
+
+/* A norm weight or a bias. */
+static void oracle_vector(const struct oracle_call *c, const struct gguf_tensor *t, double *w) {
+  oracle_weights(t, 0, w, (float *)(c->scratch));
+}
+
+uint64_t oracle_scratch(const struct ir_graph *graph, uint32_t n_position) {
+  uint64_t columns = 1;
+  for (int i = 0; i < graph->n_node; i++)
+    for (int k = 0; k < IR_MAX_WEIGHT; k++) {
+      const struct gguf_tensor *t = graph->node[i].weight[k];
+      if (t && t->dim[0] > columns) columns = t->dim[0];
+      if (graph->node[i].op == IR_ROUTER && t && t->dim[1] > columns) columns = t->dim[1];
+    }
+  uint64_t rows = columns * (ORACLE_ROWS + 1); /* the floats, then the rows of doubles */
+  return (rows > n_position ? rows : n_position) + 8;
+}
+
+static double *oracle_thread_scratch(const struct oracle_call *c, unsigned thread) {
+  return c->scratch + thread * c->scratch_stride;
+}
+
+/* ---- Operations without products ---- */
+
+void oracle_embed(const struct oracle_call *c) {
+  uint32_t width = c->node->width;
+  for (uint32_t t = 0; t < c->n_row; t++) {
+    double *y = c->out + (uint64_t)t * width;
+    oracle_weights(c->node->weight[0], c->token[t], y, (float *)c->scratch);
+    for (uint32_t i = 0; i < width; i++) y[i] *= c->node->a.scale;
+  }
+}
+
+void oracle_select(const struct oracle_call *c) {
+  uint64_t width = c->node->width;
+  for (uint32_t t = 0; t < c->n_row; t++)
+    memcpy(c->out + t * width, c->in[0] + c->select[t] * width, width * sizeof *c->out);
+}
+
+void oracle_rmsnorm(const struct oracle_call *c) {
+  uint32_t group = c->node->a.group;
+  double *w = c->scratch + group; /* behind the floats */
+  oracle_vector(c, c->node->weight[0], w);
+  uint64_t n_group = (uint64_t)c->n_row * (c->node->width / group);
+  for (uint64_t g = 0; g < n_group; g++) {
+    const double *x = c->in[0] + g * group;
+    double scale = 1 / sqrt(oracle_dot(x, x, group) / group + c->node->a.eps);
+    for (uint32_t i = 0; i < group; i++) c->out[g * group + i] = x[i] * scale * w[i];
+  }
+}
+
+void oracle_rope(const struct oracle_call *c) {
+  const struct ir_attr *a = &c->node->a;
+  const struct ir_rope *rope = &c->graph->rope[a->rope];
+  uint32_t half = rope->n_rot / 2;
+  memcpy(c->out, c->in[0], (uint64_t)c->n_row * c->node->width * sizeof *c->out);
+  for (uint32_t t = 0; t < c->n_row; t++)
+    for (uint32_t j = 0; j < half; j++) {
+      double angle = (double)(c->position + t) * rope->inv_freq[j], cosine = cos(angle), sine = sin(angle);
+      uint32_t first = rope->pairs == IR_ROPE_HALVES ? j : 2 * j;
+      uint32_t second = rope->pairs == IR_ROPE_HALVES ? j + half : 2 * j + 1;
+      for (uint32_t h = 0; h < a->n_head; h++) {
+        double *y = c->out + (uint64_t)t * c->node->width + (uint64_t)h * a->d_head;
+        double x0 = y[first], x1 = y[second];
+        y[first] = x0 * cosine - x1 * sine;
+        y[second] = x0 * sine + x1 * cosine;
+      }
+    }
+}
+
+void oracle_add(const struct oracle_call *c) {
+  uint64_t n = (uint64_t)c->n_row * c->node->width;
+  for (uint64_t i = 0; i < n; i++) c->out[i] = c->in[0][i] + c->in[1][i];
+}
+
+void oracle_silu_mul(const struct oracle_call *c) {
+  uint64_t n = (uint64_t)c->n_row * c->node->width;
+  for (uint64_t i = 0; i < n; i++) c->out[i] = c->in[0][i] / (1 + exp(-c->in[0][i])) * c->in[1][i];
+}
+
+void oracle_combine(const struct oracle_call *c) {
+  uint32_t n_used = c->node->a.n_expert_used, width = c->node->width;
+  for (uint32_t t = 0; t < c->n_row; t++) {
+    const double *x = c->in[0] + (uint64_t)t * n_used * width, *weight = c->in[1] + (uint64_t)t * 2 * n_used + n_used;
+    double *y = c->out + (uint64_t)t * width;
+    memset(y, 0, width * sizeof *y);
+    for (uint32_t s = 0; s < n_used; s++)
+      for (uint32_t i = 0; i < width; i++) y[i] += weight[s] * x[(uint64_t)s * width + i];
+  }
+}
+
+/* ---- Attention ---- */
+
+/* One item: one head of one row. */
+static void oracle_attention_item(void *context, uint64_t item, unsigned thread) {
+  const struct oracle_call *c = context;
+  const struct ir_attr *a = &c->node->a;
+  uint32_t t = (uint32_t)(item / a->n_head), h = (uint32_t)(item % a->n_head), n = c->position + t + 1;
+  uint64_t kv_width = (uint64_t)a->n_kv_head * a->d_head, at = (uint64_t)(h / (a->n_head / a->n_kv_head)) * a->d_head;
+  const double *q = c->in[0] + ((uint64_t)t * a->n_head + h) * a->d_head;
+  const struct oracle_state *state = &c->state[a->state];
+  double *p = oracle_thread_scratch(c, thread), max = -INFINITY, sum = 0;
+  for (uint32_t s = 0; s < n; s++) {
+    p[s] = a->scale * oracle_dot(q, state->k + s * kv_width + at, a->d_head);
+    if (p[s] > max) max = p[s];
+  }
+  for (uint32_t s = 0; s < n; s++) sum += p[s] = exp(p[s] - max);
+  double *y = c->out + ((uint64_t)t * a->n_head + h) * a->d_head;
+  memset(y, 0, a->d_head * sizeof *y);
+  for (uint32_t s = 0; s < n; s++) {
+    const double *v = state->v + s * kv_width + at;
+    double weight = p[s] / sum;
+    for (uint32_t i = 0; i < a->d_head; i++) y[i] += weight * v[i];
+  }
+}
+
+void oracle_attention(const struct oracle_call *c) {
+  const struct ir_attr *a = &c->node->a;
+  uint64_t kv_width = (uint64_t)a->n_kv_head * a->d_head, bytes = c->n_row * kv_width * sizeof(double);
+  memcpy(c->state[a->state].k + c->position * kv_width, c->in[1], bytes);
+  memcpy(c->state[a->state].v + c->position * kv_width, c->in[2], bytes);
+  parallel_for(c->pool, (uint64_t)c->n_row * a->n_head, oracle_attention_item, (void *)c);
+}
+
+/* ---- Products ---- */
+
+/* A product of one matrix with some rows: y[row[i]] = W x[row[i]]. */
+struct oracle_product {
+  const struct oracle_call *c;
+  const struct gguf_tensor *weight;
+  uint64_t first_weight_row, n_in, n_out;
+  const uint64_t *x_at, *y_at; /* offsets of the rows in in[0] and out */
+  uint64_t n_pair;
+};
+
+/* One item: ORACLE_BLOCK outputs, all rows. */
+static void oracle_product_item(void *context, uint64_t item, unsigned thread) {
+  const struct oracle_product *p = context;
+  double *scratch = oracle_thread_scratch(p->c, thread), *w = scratch + p->n_in;
+  uint64_t end = (item + 1) * ORACLE_BLOCK < p->n_out ? (item + 1) * ORACLE_BLOCK : p->n_out;
+  for (uint64_t o = item * ORACLE_BLOCK; o < end; o += ORACLE_ROWS) {
+    uint64_t n = end - o < ORACLE_ROWS ? end - o : ORACLE_ROWS;
+    for (uint64_t r = 0; r < ORACLE_ROWS; r++)
+      oracle_weights(p->weight, p->first_weight_row + o + (r < n ? r : 0), w + r * p->n_in, (float *)scratch);
+    for (uint64_t i = 0; i < p->n_pair; i++) {
+      double sums[ORACLE_ROWS];
+      oracle_dot_rows(w, p->c->in[0] + p->x_at[i], p->n_in, sums);
+      memcpy(p->c->out + p->y_at[i] + o, sums, n * sizeof *sums);
+    }
+  }
+}
+
+static void oracle_product(struct oracle_product *p) {
+  parallel_for(p->c->pool, (p->n_out + ORACLE_BLOCK - 1) / ORACLE_BLOCK, oracle_product_item, p);
+}
+
+/* All rows times one matrix, some hundreds of rows at a time. */
+static void oracle_product_rows(const struct oracle_call *c, double *out) {
+  enum { MAX = 512 };
+  uint64_t x_at[MAX], y_at[MAX];
+  const struct gguf_tensor *w = c->node->weight[0];
+  struct oracle_call call = *c;
+  call.out = out;
+  struct oracle_product p = {&call, w, 0, w->dim[0], w->dim[1], x_at, y_at, 0};
+  for (uint32_t first = 0; first < c->n_row; first += MAX) {
+    p.n_pair = c->n_row - first < MAX ? c->n_row - first : MAX;
+    for (uint32_t i = 0; i < p.n_pair; i++) {
+      x_at[i] = (uint64_t)(first + i) * p.n_in;
+      y_at[i] = (uint64_t)(first + i) * p.n_out;
+    }
+    oracle_product(&p);
+  }
+}
+
+void oracle_linear(const struct oracle_call *c) {
+  oracle_product_rows(c, c->out);
+  const struct gguf_tensor *bias = c->node->weight[1];
+  if (!bias) return;
+  uint32_t n_out = c->node->width;
+  double *b = c->scratch + n_out;
+  oracle_vector(c, bias, b);
+  for (uint32_t t = 0; t < c->n_row; t++)
+    for (uint32_t o = 0; o < n_out; o++) c->out[(uint64_t)t * n_out + o] += b[o];
+}
+
+/* One expert at a time over the rows that chose it: its weights are dequantized once. */
+void oracle_expert_linear(const struct oracle_call *c) {
+  enum { MAX = 1024 };
+  uint64_t x_at[MAX], y_at[MAX];
+  const struct ir_attr *a = &c->node->a;
+  const struct gguf_tensor *w = c->node->weight[0];
+  uint64_t n_in = w->dim[0], n_out = w->dim[1], x_width = c->in_node[0]->width;
+  uint64_t slot_step = x_width == n_in ? 0 : n_in; /* one row of x for all slots, or one a slot */
+  struct oracle_product p = {c, w, 0, n_in, n_out, x_at, y_at, 0};
+  for (uint32_t e = 0; e < a->n_expert; e++) {
+    p.first_weight_row = e * n_out;
+    for (uint32_t t = 0; t < c->n_row; t++)
+      for (uint32_t s = 0; s < a->n_expert_used; s++) {
+        if (c->in[1][(uint64_t)t * 2 * a->n_expert_used + s] != e) continue;
+        x_at[p.n_pair] = t * x_width + s * slot_step;
+        y_at[p.n_pair] = ((uint64_t)t * a->n_expert_used + s) * n_out;
+        if (++p.n_pair < MAX) continue;
+        oracle_product(&p);
+        p.n_pair = 0;
+      }
+    if (p.n_pair) oracle_product(&p);
+    p.n_pair = 0;
+  }
+}
+
+/* Chooses the experts of one row: logits are consumed. */
+static void oracle_choose(const struct oracle_call *c, double *logits, double *y, double *margin) {
+  const struct ir_attr *a = &c->node->a;
+  double max = -INFINITY, sum = 0, chosen_sum = 0;
+  for (uint32_t e = 0; e < a->n_expert; e++)
+    if (logits[e] > max) max = logits[e];
+  for (uint32_t e = 0; e < a->n_expert; e++) sum += exp(logits[e] - max);
+  double last = 0;
+  for (uint32_t s = 0; s <= a->n_expert_used && s < a->n_expert; s++) {
+    uint32_t best = 0;
+    for (uint32_t e = 1; e < a->n_expert; e++)
+      if (logits[e] > logits[best]) best = e;
+    if (s == a->n_expert_used) {
+      if (last - logits[best] < *margin) *margin = last - logits[best];
+      break;
+    }
+    y[s] = best;
+    y[a->n_expert_used + s] = exp(logits[best] - max) / sum;
+    chosen_sum += y[a->n_expert_used + s];
+    last = logits[best];
+    logits[best] = -INFINITY;
+  }
+  if (a->renormalize)
+    for (uint32_t s = 0; s < a->n_expert_used; s++) y[a->n_expert_used + s] /= chosen_sum;
+}
+
+/* The logits do not fit into the output: they are made a row at a time, behind the threads' scratch memory. */
+void oracle_router(const struct oracle_call *c) {
+  const struct ir_attr *a = &c->node->a;
+  const struct gguf_tensor *w = c->node->weight[0];
+  double *logits = c->scratch + (parallel_n_thread(c->pool) * c->scratch_stride);
+  struct oracle_call call = *c;
+  for (uint32_t t = 0; t < c->n_row; t++) {
+    call.in[0] = c->in[0] + t * w->dim[0];
+    call.n_row = 1;
+    oracle_product_rows(&call, logits);
+    oracle_choose(c, logits, c->out + (uint64_t)t * 2 * a->n_expert_used, &c->margin[t]);
+  }
+}
