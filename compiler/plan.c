@@ -1,0 +1,123 @@
+#include "plan.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+uint64_t plan_align(uint64_t bytes) { return (bytes + IMG_PLANE_ALIGN - 1) / IMG_PLANE_ALIGN * IMG_PLANE_ALIGN; }
+
+/* Rope tables: one 64-bit turn fraction a rotated pair. */
+static enum moe_code plan_make_tables(struct plan *plan, struct moe_error *err) {
+  const struct ir_graph *g = plan->graph;
+  plan->rope_table = calloc(g->n_rope + 1, sizeof *plan->rope_table);
+  if (!plan->rope_table) return moe_fail(err, MOE_FAILED, "out of memory: the plan's tables");
+  for (uint32_t i = 0; i < g->n_rope; i++) {
+    plan->rope_table[i] = plan->table_bytes;
+    plan->table_bytes = plan_align(plan->table_bytes + g->rope[i].n_rot / 2 * sizeof(uint64_t));
+  }
+  if (plan->table_bytes == 0) plan->table_bytes = IMG_PLANE_ALIGN; /* an arena is never empty */
+  plan->table = calloc(1, plan->table_bytes);
+  if (!plan->table) return moe_fail(err, MOE_FAILED, "out of memory: the plan's tables");
+  for (uint32_t i = 0; i < g->n_rope; i++)
+    for (uint32_t j = 0; j < g->rope[i].n_rot / 2; j++) {
+      uint64_t turns = shadergen_rope_turns(g->rope[i].inv_freq[j]);
+      memcpy(plan->table + plan->rope_table[i] + j * sizeof turns, &turns, sizeof turns);
+    }
+  return MOE_OK;
+}
+
+enum moe_code plan_init(struct plan *plan, const struct ir_graph *graph, bool kv_f32, uint32_t max_row,
+                        struct moe_error *err) {
+  memset(plan, 0, sizeof *plan);
+  plan->max_row = max_row;
+  plan->graph = graph;
+  plan->kv_f32 = kv_f32;
+  const struct ir_state *s = &graph->state;
+  plan->layer_bytes = 2ull * s->n_kv_head * PLAN_PAGE_TOK * s->d_head * (kv_f32 ? 4 : 2);
+  plan->page_bytes = plan->layer_bytes * s->n_layer;
+  if (plan->page_bytes > INT32_MAX)
+    return moe_fail(err, MOE_DECLINED, "a state page of %d tokens has %llu bytes; kernels address at most 2147483647",
+                    PLAN_PAGE_TOK, (unsigned long long)plan->page_bytes);
+  uint64_t n_head = 0;
+  for (int i = 0; i < graph->n_node; i++)
+    if (graph->node[i].op == IR_ATTENTION && graph->node[i].a.n_head > n_head) n_head = graph->node[i].a.n_head;
+  plan->router_counter = plan_align(4 * n_head * max_row);
+  plan->counter_bytes = plan->router_counter + plan_align(4 * max_row);
+  return plan_make_tables(plan, err);
+}
+
+void plan_deinit(struct plan *plan) {
+  for (uint32_t i = 0; i < plan->n_template; i++) free(plan->template[i].op);
+  free(plan->plane);
+  free(plan->table);
+  free(plan->rope_table);
+  memset(plan, 0, sizeof *plan);
+}
+
+enum moe_code plan_add_plane(struct plan *plan, const struct gguf_tensor *tensor, bool vector,
+                             struct plan_operand *operand, struct moe_error *err) {
+  bool widened = vector && tensor->format_number != FORMAT_F32;
+  for (uint32_t i = 0; i < plan->n_plane; i++)
+    if (plan->plane[i].tensor == tensor && plan->plane[i].widened == widened) {
+      *operand = (struct plan_operand){.kind = PLAN_PLANE, .index = i};
+      return MOE_OK;
+    }
+  if (plan->n_plane == plan->plane_capacity) {
+    uint32_t capacity = plan->plane_capacity ? 2 * plan->plane_capacity : 256;
+    struct plan_plane *grown = realloc(plan->plane, capacity * sizeof *grown);
+    if (!grown) return moe_fail(err, MOE_FAILED, "out of memory: %u planes", capacity);
+    plan->plane = grown;
+    plan->plane_capacity = capacity;
+  }
+  struct plan_plane *p = &plan->plane[plan->n_plane];
+  *p = (struct plan_plane){.tensor = tensor, .widened = widened, .offset = plan->planes_bytes};
+  const struct format *format = widened ? format_find(FORMAT_F32) : tensor->format;
+  enum moe_code code = pack_layout(format, tensor->dim[0], tensor->dim[1], tensor->dim[2], &p->layout, err);
+  uint64_t end = 0;
+  if (!code && !moe_add(p->offset, p->layout.bytes, &end))
+    code = moe_fail(err, MOE_FAILED, "%s: the planes' sizes exceed 64 bits", tensor->name);
+  if (code) return code;
+  plan->planes_bytes = plan_align(end);
+  *operand = (struct plan_operand){.kind = PLAN_PLANE, .index = plan->n_plane++};
+  return MOE_OK;
+}
+
+enum moe_code plan_add_op(struct plan_template *t, const struct plan_op *op, struct moe_error *err) {
+  if (t->n_op == t->capacity) {
+    uint32_t capacity = t->capacity ? 2 * t->capacity : 256;
+    struct plan_op *grown = realloc(t->op, capacity * sizeof *grown);
+    if (!grown) return moe_fail(err, MOE_FAILED, "out of memory: %u dispatches", capacity);
+    t->op = grown;
+    t->capacity = capacity;
+  }
+  t->op[t->n_op++] = *op;
+  return MOE_OK;
+}
+
+uint64_t plan_act_bytes(const struct plan *plan) {
+  uint64_t bytes = IMG_PLANE_ALIGN;
+  for (uint32_t i = 0; i < plan->n_template; i++)
+    if (plan->template[i].act_bytes > bytes) bytes = plan->template[i].act_bytes;
+  return bytes;
+}
+
+static void plan_print_op(const struct plan *plan, const struct plan_op *op, FILE *out) {
+  const struct kernel_info *info = kernel_get(op->request.kernel);
+  fprintf(out, "  layer %d %s", op->layer, info->name);
+  for (uint32_t i = 0; i < op->request.n_param; i++)
+    fprintf(out, " %s=%g", op->request.param[i].name, op->request.param[i].value);
+  for (uint32_t i = 0; i < info->n_push; i++) {
+    const struct plan_operand *o = &op->operand[i];
+    if (o->kind == PLAN_PLANE) fprintf(out, " %s:%s", info->push[i].name, plan->plane[o->index].tensor->name);
+    if (o->kind == PLAN_ACT) fprintf(out, " %s:act+%llu", info->push[i].name, (unsigned long long)o->offset);
+  }
+  fputc('\n', out);
+}
+
+void plan_print(const struct plan *plan, FILE *out) {
+  for (uint32_t i = 0; i < plan->n_template; i++) {
+    const struct plan_template *t = &plan->template[i];
+    fprintf(out, "%s(%u): %u dispatches, %llu bytes of ACT\n", t->kind == IMG_TEMPLATE_TOKEN ? "token" : "window",
+            t->n_row, t->n_op, (unsigned long long)t->act_bytes);
+    for (uint32_t k = 0; k < t->n_op; k++) plan_print_op(plan, &t->op[k], out);
+  }
+}

@@ -1,0 +1,98 @@
+/* plan.h: what the passes make of a graph and the emitter writes: planes, tables, and per template a list of dispatches
+ * with their buffers placed in ACT.
+ *
+ * Owns: struct plan and its parts, adding to them. Does not own: which dispatches a graph becomes (pass.h), the bytes of
+ * an image (emit.h).
+ * Invariants: a plane is added once for a tensor and a form, in order of first use; offsets follow from the order alone,
+ * so that equal graphs give equal plans. Operands name things by index: emit_* turn them into addresses. */
+#ifndef COMPILER_PLAN_H
+#define COMPILER_PLAN_H
+
+#include "img_enums.h"
+#include "ir.h"
+#include "pack.h"
+#include "shadergen.h"
+
+enum { PLAN_PAGE_TOK = 64, PLAN_MAX_TEMPLATE = 16 };
+
+enum plan_operand_kind {
+  PLAN_UNUSED = 0, /* the kernel does not read it here: any readable address */
+  PLAN_PLANE,      /* index: of plan->plane */
+  PLAN_ACT,        /* offset in the arena ACT */
+  PLAN_TABLE,      /* offset in the arena TABLES */
+  PLAN_STATE,      /* index: layer of the state */
+  PLAN_STEP,
+  PLAN_RESULT,
+  PLAN_SLOT,
+};
+
+struct plan_operand {
+  enum plan_operand_kind kind;
+  uint32_t index;
+  uint64_t offset;
+};
+
+/* One weight plane. A vector (norm weight, bias) becomes F32 whatever its format in the file: widening is exact. */
+struct plan_plane {
+  const struct gguf_tensor *tensor;
+  struct plane_layout layout;
+  bool widened;    /* layout.format is F32, the tensor's is not */
+  uint64_t offset; /* in PLANES */
+};
+
+/* One dispatch. operand[i] is push field i of the kernel. */
+struct plan_op {
+  enum img_role role;
+  int layer;
+  struct shadergen_request request;
+  struct plan_operand operand[KERNEL_MAX_PUSH];
+};
+
+struct plan_template {
+  enum img_template_kind kind;
+  uint32_t n_row, n_select;
+  struct plan_op *op; /* layers' dispatches stand together, in order */
+  uint32_t n_op, capacity;
+  uint64_t act_bytes; /* what this template needs of ACT */
+};
+
+struct plan {
+  const struct ir_graph *graph;
+  bool kv_f32;
+  uint32_t max_row;
+  uint64_t page_bytes, layer_bytes; /* of a state page, and of one layer in it */
+  struct plan_plane *plane;
+  uint32_t n_plane, plane_capacity;
+  uint64_t planes_bytes;
+  uint8_t *table; /* the section TABLES */
+  uint64_t table_bytes;
+  uint64_t *rope_table; /* by rope of the graph: offset in TABLES */
+  /* Counters that kernels leave at zero: first in ACT, at the same place in every template. */
+  uint64_t attention_counter, router_counter, counter_bytes;
+  struct plan_template template[PLAN_MAX_TEMPLATE];
+  uint32_t n_template;
+};
+
+/* plan: uninitialized; give it to plan_deinit also when this fails. Makes TABLES. max_row: the largest n_row that a
+ * template will have. Errors: MOE_DECLINED for states that kernels cannot address. */
+enum moe_code plan_init(struct plan *plan, const struct ir_graph *graph, bool kv_f32, uint32_t max_row,
+                        struct moe_error *err);
+
+/* bytes rounded up to IMG_PLANE_ALIGN. */
+uint64_t plan_align(uint64_t bytes);
+void plan_deinit(struct plan *plan);
+
+/* The operand of a tensor's plane, added when it is new. vector: widened to F32. */
+enum moe_code plan_add_plane(struct plan *plan, const struct gguf_tensor *tensor, bool vector,
+                             struct plan_operand *operand, struct moe_error *err);
+
+/* Appends a copy of *op. */
+enum moe_code plan_add_op(struct plan_template *t, const struct plan_op *op, struct moe_error *err);
+
+/* Bytes of ACT: the most that a template needs. */
+uint64_t plan_act_bytes(const struct plan *plan);
+
+/* Prints one line a dispatch. */
+void plan_print(const struct plan *plan, FILE *out);
+
+#endif
