@@ -1,4 +1,4 @@
-/* options.h: command lines from tables.
+/* options.h: command lines from tables, for moec and moert alike.
  *
  * Owns: parsing argv by a table of options, its errors, its help text and its Markdown. Does not own: which options a
  * verb has (serve_options.def and the like) or what they mean.
@@ -31,8 +31,8 @@
  *   #undef OPTION
  *   };
  */
-#ifndef RUNTIME_OPTIONS_H
-#define RUNTIME_OPTIONS_H
+#ifndef IMAGES_OPTIONS_H
+#define IMAGES_OPTIONS_H
 
 #include "moe_error.h"
 
