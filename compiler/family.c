@@ -25,7 +25,9 @@ static const struct family *family_find(const char *name, size_t bytes) {
   return NULL;
 }
 
-bool family_served(const char *architecture) { return family_find(architecture, strlen(architecture)) != NULL; }
+bool family_served(const char *architecture) {
+  return family_find(architecture, strlen(architecture)) != NULL;
+}
 
 const char *family_list(char *text, size_t capacity) {
   size_t at = 0;

@@ -4,9 +4,9 @@
  * Owns: struct ir_node, struct ir_graph, building and printing them. Does not own: what an operation computes
  * (ir_ops.def says it, oracle_ops.c does it), its shape rule (ir_shape.c), how families compose it (model_blocks.h),
  * weights' bytes (src_gguf).
- * Invariants: single assignment: a node is its value, inputs are earlier nodes, the last node is the graph's result (the
- * logits). Every node has passed its shape rule, so that readers need not check shapes again. A finished graph does not
- * change: any threads may read it. */
+ * Invariants: single assignment: a node is its value, inputs are earlier nodes, the last node is the graph's result
+ * (the logits). Every node has passed its shape rule, so that readers need not check shapes again. A finished graph
+ * does not change: any threads may read it. */
 #ifndef COMPILER_IR_H
 #define COMPILER_IR_H
 
@@ -58,8 +58,8 @@ struct ir_node {
   int in[IR_MAX_IN];
   const struct gguf_tensor *weight[IR_MAX_WEIGHT]; /* borrowed from the struct gguf */
   struct ir_attr a;
-  uint32_t width;    /* columns of the value: ir_add fills it */
-  bool selected;     /* the value has only the selected rows: ir_add fills it */
+  uint32_t width; /* columns of the value: ir_add fills it */
+  bool selected;  /* the value has only the selected rows: ir_add fills it */
 };
 
 /* One kind of key/value state, all layers alike: what a page holds. */
@@ -85,7 +85,8 @@ void ir_deinit(struct ir_graph *g);
  * *value: its index. Errors: MOE_FAILED with the operation, the layer, what was found and what the rule wants. */
 enum moe_code ir_add(struct ir_graph *g, const struct ir_node *node, int *value, struct moe_error *err);
 
-/* Adds a rotation (inv_freq is copied); equal ones are added once. n_rot: even, 2 .. 65536. *index: for ir_attr.rope. */
+/* Adds a rotation (inv_freq is copied); equal ones are added once. n_rot: even, 2 .. 65536. *index: for ir_attr.rope.
+ */
 enum moe_code ir_add_rope(struct ir_graph *g, enum ir_rope_pairs pairs, uint32_t n_rot, const double *inv_freq,
                           uint32_t *index, struct moe_error *err);
 

@@ -98,7 +98,8 @@ enum moe_code ir_shape_attention(const struct ir_graph *g, const struct ir_node 
   uint64_t wanted[3] = {(uint64_t)a->n_head * a->d_head, (uint64_t)a->n_kv_head * a->d_head,
                         (uint64_t)a->n_kv_head * a->d_head};
   for (int i = 0; i < 3; i++)
-    if (ir_input(g, node, i)->width != wanted[i]) return ir_bad_width(node, ir_input(g, node, i)->width, wanted[i], err);
+    if (ir_input(g, node, i)->width != wanted[i])
+      return ir_bad_width(node, ir_input(g, node, i)->width, wanted[i], err);
   if (a->state >= g->state.n_layer || a->n_kv_head != g->state.n_kv_head || a->d_head != g->state.d_head)
     return moe_fail(err, MOE_FAILED, "layer %d, attention: state layer %u is not one of the graph's", node->layer,
                     a->state);

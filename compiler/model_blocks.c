@@ -61,12 +61,14 @@ static void blocks_check_heads(struct blocks *b) {
     blocks_fail(b, MOE_FAILED, "%s.attention.head_count: %u heads do not share %u key/value heads evenly",
                 b->graph->family, h->n_head, h->n_kv_head);
   if (h->d_head == 0 && h->d_model % h->n_head)
-    blocks_fail(b, MOE_FAILED, "%s.embedding_length: %u does not divide by %u heads, and attention.key_length is missing",
+    blocks_fail(b, MOE_FAILED,
+                "%s.embedding_length: %u does not divide by %u heads, and attention.key_length is missing",
                 b->graph->family, h->d_model, h->n_head);
   if (h->d_head == 0) h->d_head = h->d_model / h->n_head;
   if (h->d_head_value == 0) h->d_head_value = h->d_head;
   if (h->d_head_value != h->d_head)
-    blocks_fail(b, MOE_DECLINED, "%s.attention.value_length: %u beside key_length %u; moec has heads of one length only",
+    blocks_fail(b, MOE_DECLINED,
+                "%s.attention.value_length: %u beside key_length %u; moec has heads of one length only",
                 b->graph->family, h->d_head_value, h->d_head);
   if (h->n_rot == 0) h->n_rot = h->d_head;
   if (h->n_rot > h->d_head || h->n_rot % 2)
@@ -125,8 +127,9 @@ void blocks_init(struct blocks *b, struct ir_graph *graph, const struct gguf *gg
   blocks_check_rope(b);
   if (b->code) return;
   b->used = calloc(gguf_n_tensor(gguf) + 1, sizeof *b->used);
-  if (!b->used) blocks_fail(b, MOE_FAILED, "out of memory: a flag for each of %llu tensors",
-                            (unsigned long long)gguf_n_tensor(gguf));
+  if (!b->used)
+    blocks_fail(b, MOE_FAILED, "out of memory: a flag for each of %llu tensors",
+                (unsigned long long)gguf_n_tensor(gguf));
   const struct gguf_tensor *embd = gguf_find_tensor(gguf, "token_embd.weight");
   if (!embd) {
     blocks_fail(b, MOE_FAILED, "token_embd.weight: the file has no such tensor; %s needs it", graph->family);
@@ -146,7 +149,8 @@ void blocks_init(struct blocks *b, struct ir_graph *graph, const struct gguf *gg
 enum moe_code blocks_finish(struct blocks *b) {
   for (uint64_t i = 0; !b->code && i < gguf_n_tensor(b->gguf); i++)
     if (!b->used[i])
-      blocks_fail(b, MOE_DECLINED, "tensor[%llu] %s: %s has no place for it here; the model is a variant that moec does not compile",
+      blocks_fail(b, MOE_DECLINED,
+                  "tensor[%llu] %s: %s has no place for it here; the model is a variant that moec does not compile",
                   (unsigned long long)i, gguf_tensor(b->gguf, i)->name, b->graph->family);
   free(b->used);
   b->used = NULL;
@@ -224,11 +228,9 @@ int blocks_embed(struct blocks *b) {
 int blocks_norm(struct blocks *b, int layer, int x, const char *name, uint32_t group) {
   char text[96];
   const struct gguf_tensor *w = blocks_tensor(b, layer, blocks_name(name, "weight", text), group, 1, 1);
-  return blocks_node(b, &(struct ir_node){.op = IR_RMSNORM,
-                                          .layer = layer,
-                                          .in = {x},
-                                          .weight = {w},
-                                          .a = {.eps = b->h.eps, .group = group}});
+  return blocks_node(
+      b, &(struct ir_node){
+             .op = IR_RMSNORM, .layer = layer, .in = {x}, .weight = {w}, .a = {.eps = b->h.eps, .group = group}});
 }
 
 int blocks_linear(struct blocks *b, int layer, int x, const char *name, uint32_t n_out, bool bias) {
@@ -248,8 +250,7 @@ static int blocks_rope(struct blocks *b, int layer, int x, uint32_t n_head, enum
   if (b->code) return IR_NONE;
   const struct hparams *h = &b->h;
   double inv_freq[4096 / 2];
-  for (uint32_t j = 0; j < h->n_rot / 2; j++)
-    inv_freq[j] = pow(h->rope_base, -2.0 * j / h->n_rot) / h->rope_factor;
+  for (uint32_t j = 0; j < h->n_rot / 2; j++) inv_freq[j] = pow(h->rope_base, -2.0 * j / h->n_rot) / h->rope_factor;
   uint32_t rope = 0;
   if ((b->code = ir_add_rope(b->graph, pairs, h->n_rot, inv_freq, &rope, b->err))) return IR_NONE;
   return blocks_node(
@@ -308,7 +309,8 @@ int blocks_expert_ffn(struct blocks *b, int layer, int x, const struct blocks_ex
       .n_expert = h->n_expert, .n_expert_used = h->n_expert_used, .renormalize = kind->renormalize};
   int n = blocks_norm(b, layer, x, "ffn_norm", h->d_model);
   const struct gguf_tensor *w = blocks_tensor(b, layer, "ffn_gate_inp.weight", h->d_model, h->n_expert, 1);
-  int router = blocks_node(b, &(struct ir_node){.op = IR_ROUTER, .layer = layer, .in = {n}, .weight = {w}, .a = chosen});
+  int router =
+      blocks_node(b, &(struct ir_node){.op = IR_ROUTER, .layer = layer, .in = {n}, .weight = {w}, .a = chosen});
   int gate = blocks_expert_linear(b, layer, n, router, "ffn_gate_exps.weight", h->d_model, h->d_ff_expert);
   int up = blocks_expert_linear(b, layer, n, router, "ffn_up_exps.weight", h->d_model, h->d_ff_expert);
   int mul = blocks_node(b, &(struct ir_node){.op = IR_SILU_MUL, .layer = layer, .in = {gate, up}});
@@ -320,8 +322,7 @@ int blocks_expert_ffn(struct blocks *b, int layer, int x, const struct blocks_ex
 int blocks_head(struct blocks *b, int x) {
   int s = blocks_node(b, &(struct ir_node){.op = IR_SELECT, .layer = IR_NO_LAYER, .in = {x}});
   int n = blocks_norm(b, IR_NO_LAYER, s, "output_norm", b->h.d_model);
-  const struct gguf_tensor *w =
-      blocks_optional_tensor(b, IR_NO_LAYER, "output.weight", b->h.d_model, b->h.n_vocab, 1);
+  const struct gguf_tensor *w = blocks_optional_tensor(b, IR_NO_LAYER, "output.weight", b->h.d_model, b->h.n_vocab, 1);
   if (!w) w = blocks_tensor(b, IR_NO_LAYER, "token_embd.weight", b->h.d_model, b->h.n_vocab, 1);
   return blocks_node(b, &(struct ir_node){.op = IR_LINEAR, .layer = IR_NO_LAYER, .in = {n}, .weight = {w}});
 }

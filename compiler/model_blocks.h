@@ -53,8 +53,8 @@ enum moe_code blocks_finish(struct blocks *b);
 /* Records a failure of the model (the first one stays). Returns IR_NONE. */
 int blocks_fail(struct blocks *b, enum moe_code code, const char *format, ...) __attribute__((format(printf, 3, 4)));
 
-/* Tensors. Name: "blk.<layer>.<name>", or only <name> with IR_NO_LAYER. n_in columns, n_out rows, n_mat matrices, exactly.
- * NULL after a failure; blocks_optional_tensor also returns NULL, without failing, when the file has none. */
+/* Tensors. Name: "blk.<layer>.<name>", or only <name> with IR_NO_LAYER. n_in columns, n_out rows, n_mat matrices,
+ * exactly. NULL after a failure; blocks_optional_tensor also returns NULL, without failing, when the file has none. */
 const struct gguf_tensor *blocks_tensor(struct blocks *b, int layer, const char *name, uint64_t n_in, uint64_t n_out,
                                         uint64_t n_mat);
 const struct gguf_tensor *blocks_optional_tensor(struct blocks *b, int layer, const char *name, uint64_t n_in,

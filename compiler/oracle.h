@@ -17,8 +17,8 @@ enum { ORACLE_CHUNK = 512, ORACLE_MAX_TOP = 1024 };
 struct oracle_request {
   const uint32_t *prompt; /* n_prompt ids, at least one; borrowed */
   uint32_t n_prompt, n_predict;
-  uint32_t n_top;         /* log-probabilities kept a position, at most ORACLE_MAX_TOP */
-  const uint32_t *stop;   /* n_stop ids that end the text; borrowed */
+  uint32_t n_top;       /* log-probabilities kept a position, at most ORACLE_MAX_TOP */
+  const uint32_t *stop; /* n_stop ids that end the text; borrowed */
   uint32_t n_stop;
 };
 

@@ -17,16 +17,16 @@ struct oracle_call {
   const struct ir_graph *graph;
   const struct ir_node *node;
   struct parallel *pool;
-  double *out;                  /* [n_row][node->width] */
-  const double *in[IR_MAX_IN];  /* [n_row][width of the input]; a SELECT's input has all rows */
+  double *out;                 /* [n_row][node->width] */
+  const double *in[IR_MAX_IN]; /* [n_row][width of the input]; a SELECT's input has all rows */
   const struct ir_node *in_node[IR_MAX_IN];
   uint32_t n_row;
-  const uint32_t *token;    /* of EMBED: ids of the rows */
-  const uint32_t *select;   /* of SELECT: rows of the input */
-  uint32_t position;        /* of the first row; rows are consecutive */
+  const uint32_t *token;      /* of EMBED: ids of the rows */
+  const uint32_t *select;     /* of SELECT: rows of the input */
+  uint32_t position;          /* of the first row; rows are consecutive */
   struct oracle_state *state; /* [graph->state.n_layer] */
-  double *margin;           /* of ROUTER: [n_row], lowered where this layer's margin is smaller */
-  double *scratch;          /* of thread i: scratch + i * scratch_stride; one more behind the last thread's */
+  double *margin;             /* of ROUTER: [n_row], lowered where this layer's margin is smaller */
+  double *scratch;            /* of thread i: scratch + i * scratch_stride; one more behind the last thread's */
   uint64_t scratch_stride;
 };
 

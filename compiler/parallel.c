@@ -81,7 +81,9 @@ void parallel_destroy(struct parallel *pool) {
   free(pool);
 }
 
-unsigned parallel_n_thread(const struct parallel *pool) { return pool->n_thread; }
+unsigned parallel_n_thread(const struct parallel *pool) {
+  return pool->n_thread;
+}
 
 void parallel_for(struct parallel *pool, uint64_t n_item, parallel_fn fn, void *context) {
   pthread_mutex_lock(&pool->mutex);

@@ -190,8 +190,9 @@ static const struct pass_pattern {
   enum ir_op root;
   bool (*match)(struct pass *p, int i);
 } pass_patterns[] = {
-    {IR_EMBED, pass_embed},   {IR_SELECT, pass_select},       {IR_RMSNORM, pass_norm},     {IR_LINEAR, pass_linear},
-    {IR_ROUTER, pass_router}, {IR_ATTENTION, pass_attention}, {IR_SILU_MUL, pass_gate_up}, {IR_COMBINE, pass_expert_down},
+    {IR_EMBED, pass_embed},      {IR_SELECT, pass_select},       {IR_RMSNORM, pass_norm},
+    {IR_LINEAR, pass_linear},    {IR_ROUTER, pass_router},       {IR_ATTENTION, pass_attention},
+    {IR_SILU_MUL, pass_gate_up}, {IR_COMBINE, pass_expert_down},
 };
 
 /* ---- The pass ---- */

@@ -1,9 +1,9 @@
 /* pass.h: from a graph to the dispatches of one template: fusion of operations into kernels by patterns.
  *
- * Owns: which kernel, with which parameters and buffers, computes which operations. Does not own: kernels (kernels.def),
- * planes and dispatch lists (plan.h), barriers (img_hazard).
- * Invariants: every node of the graph is covered by exactly one pattern or the model is declined by name. The same graph
- * and sizes give the same dispatches. Buffers of one layer are reused by the next; the residual stream stays in place.
+ * Owns: which kernel, with which parameters and buffers, computes which operations. Does not own: kernels
+ * (kernels.def), planes and dispatch lists (plan.h), barriers (img_hazard). Invariants: every node of the graph is
+ * covered by exactly one pattern or the model is declined by name. The same graph and sizes give the same dispatches.
+ * Buffers of one layer are reused by the next; the residual stream stays in place.
  */
 #ifndef COMPILER_PASS_H
 #define COMPILER_PASS_H

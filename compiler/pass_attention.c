@@ -1,7 +1,7 @@
 /* pass_attention.c: the pattern [norm of heads] + ROPE + ATTENTION: rope_store, then attention.
  *
- * Owns: the choice of splits. Invariants: q is rotated in place, k and v go into the page, so the values of the norms and
- * rotations exist nowhere else: the pattern matches only when nobody else reads them. */
+ * Owns: the choice of splits. Invariants: q is rotated in place, k and v go into the page, so the values of the norms
+ * and rotations exist nowhere else: the pattern matches only when nobody else reads them. */
 #include "pass_state.h"
 
 /* q or k: ROPE over [RMSNORM of each head over] a value that is there. */
@@ -53,7 +53,8 @@ bool pass_attention(struct pass *p, int i) {
   const struct ir_attr *a = &node->a;
   struct pass_heads q, k;
   int v = node->in[2];
-  if (!pass_heads_match(p, node->in[0], a->d_head, &q) || !pass_heads_match(p, node->in[1], a->d_head, &k)) return false;
+  if (!pass_heads_match(p, node->in[0], a->d_head, &q) || !pass_heads_match(p, node->in[1], a->d_head, &k))
+    return false;
   if (!pass_ready(p, v) || p->value[v].norm != IR_NONE) return false;
   if (p->graph->node[q.rope].a.rope != p->graph->node[k.rope].a.rope) return false;
   if ((q.norm == IR_NONE) != (k.norm == IR_NONE)) return false;

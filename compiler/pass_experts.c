@@ -74,7 +74,8 @@ bool pass_router(struct pass *p, int i) {
 static bool pass_gate_up_match(const struct pass *p, int i, int *router) {
   const struct ir_node *node = p->graph->node, *mul = &node[i];
   const struct ir_node *gate = &node[mul->in[0]], *up = &node[mul->in[1]];
-  if (gate->op != up->op || gate->in[0] != up->in[0] || p->n_use[mul->in[0]] != 1 || p->n_use[mul->in[1]] != 1) return false;
+  if (gate->op != up->op || gate->in[0] != up->in[0] || p->n_use[mul->in[0]] != 1 || p->n_use[mul->in[1]] != 1)
+    return false;
   if (gate->weight[0]->dim[0] != node[gate->in[0]].width || !pass_ready(p, gate->in[0])) return false;
   *router = IR_NONE;
   if (gate->op == IR_LINEAR) return !gate->weight[1] && !up->weight[1] && !gate->selected;
@@ -126,10 +127,10 @@ static void pass_down_tiles(struct pass *p, const struct ir_node *down, int w_no
                         {"N_EXPERT_USED", a->n_expert_used}, {"N_ROW", p->n_row}, {"TM", pass_tile_rows(p, a)}),
             PASS_ARGS({"h", PASS_ACT(p->value[down->in[0]].act)}, {"down", weight}, {"tiles", PASS_ACT(router->tiles)},
                       {"pairs", PASS_ACT(router->pairs)}, {"y", PASS_ACT(y)}, {"step", PASS_STEP}));
-  pass_emit(p, KERNEL_COMBINE, IMG_ROLE_COMBINE,
-            PASS_PARAMS({"D_MODEL", d_model}, {"N_EXPERT_USED", a->n_expert_used}, {"N_ROW", p->n_row}),
-            PASS_ARGS({"y", PASS_ACT(y)}, {"weights", PASS_ACT(router->weights)}, {"x", PASS_ACT(x)},
-                      {"step", PASS_STEP}));
+  pass_emit(
+      p, KERNEL_COMBINE, IMG_ROLE_COMBINE,
+      PASS_PARAMS({"D_MODEL", d_model}, {"N_EXPERT_USED", a->n_expert_used}, {"N_ROW", p->n_row}),
+      PASS_ARGS({"y", PASS_ACT(y)}, {"weights", PASS_ACT(router->weights)}, {"x", PASS_ACT(x)}, {"step", PASS_STEP}));
 }
 
 static void pass_down_rows(struct pass *p, const struct ir_node *down, int w_node, const struct pass_value *router,
@@ -147,7 +148,8 @@ static void pass_down_rows(struct pass *p, const struct ir_node *down, int w_nod
 bool pass_expert_down(struct pass *p, int i) {
   const struct ir_node *node = p->graph->node, *combine = &node[i], *down = &node[combine->in[0]];
   int x, add = pass_residual(p, i, &x), router = combine->in[1];
-  if (add == IR_NONE || down->op != IR_EXPERT_LINEAR || down->in[1] != router || p->n_use[combine->in[0]] != 1) return false;
+  if (add == IR_NONE || down->op != IR_EXPERT_LINEAR || down->in[1] != router || p->n_use[combine->in[0]] != 1)
+    return false;
   if (!pass_ready(p, down->in[0]) || !pass_ready(p, router) || p->value[down->in[0]].norm != IR_NONE) return false;
   if (node[down->in[0]].width != down->weight[0]->dim[0] * down->a.n_expert_used) return false;
   if (pass_row_by_row(p, &down->a))

@@ -13,11 +13,11 @@ enum { PASS_FEW_ROWS = 8 };
 /* Where a node's value is. */
 struct pass_value {
   bool ready;
-  uint32_t epoch;    /* the layer scope that act belongs to; 0: lives as long as the template */
-  uint64_t act;      /* offset in ACT. Of a ROUTER: the ids */
-  uint64_t weights;  /* of a ROUTER */
+  uint32_t epoch;        /* the layer scope that act belongs to; 0: lives as long as the template */
+  uint64_t act;          /* offset in ACT. Of a ROUTER: the ids */
+  uint64_t weights;      /* of a ROUTER */
   uint64_t tiles, pairs; /* of a ROUTER whose experts run in tiles */
-  int norm;          /* an RMSNORM over the whole width, not computed yet: what is at act is its input; or IR_NONE */
+  int norm; /* an RMSNORM over the whole width, not computed yet: what is at act is its input; or IR_NONE */
 };
 
 struct pass {

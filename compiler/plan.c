@@ -3,7 +3,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-uint64_t plan_align(uint64_t bytes) { return (bytes + IMG_PLANE_ALIGN - 1) / IMG_PLANE_ALIGN * IMG_PLANE_ALIGN; }
+uint64_t plan_align(uint64_t bytes) {
+  return (bytes + IMG_PLANE_ALIGN - 1) / IMG_PLANE_ALIGN * IMG_PLANE_ALIGN;
+}
 
 /* Rope tables: one 64-bit turn fraction a rotated pair. */
 static enum moe_code plan_make_tables(struct plan *plan, struct moe_error *err) {

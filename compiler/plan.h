@@ -1,10 +1,10 @@
 /* plan.h: what the passes make of a graph and the emitter writes: planes, tables, and per template a list of dispatches
  * with their buffers placed in ACT.
  *
- * Owns: struct plan and its parts, adding to them. Does not own: which dispatches a graph becomes (pass.h), the bytes of
- * an image (emit.h).
- * Invariants: a plane is added once for a tensor and a form, in order of first use; offsets follow from the order alone,
- * so that equal graphs give equal plans. Operands name things by index: emit_* turn them into addresses. */
+ * Owns: struct plan and its parts, adding to them. Does not own: which dispatches a graph becomes (pass.h), the bytes
+ * of an image (emit.h). Invariants: a plane is added once for a tensor and a form, in order of first use; offsets
+ * follow from the order alone, so that equal graphs give equal plans. Operands name things by index: emit_* turn them
+ * into addresses. */
 #ifndef COMPILER_PLAN_H
 #define COMPILER_PLAN_H
 
