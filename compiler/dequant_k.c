@@ -59,12 +59,14 @@ void dequant_q5_k_row(const uint8_t *src, float *dst, uint64_t n_block) {
 void dequant_q6_k_row(const uint8_t *src, float *dst, uint64_t n_block) {
   for (uint64_t i = 0; i < n_block; i++, src += 210, dst += N) {
     float d = dequant_f16(dequant_u16(src + 208));
-    for (int e = 0; e < N; e++) {
-      int half = e / 128, j = e % 128 / 32, k = e % 32;
-      int low = (src[64 * half + 32 * (j & 1) + k] >> (4 * (j / 2))) & 15;
-      int high = (src[128 + 32 * half + k] >> (2 * j)) & 3;
-      int scale = (int8_t)src[192 + e / 16];
-      dst[e] = d * (float)scale * (float)((low | high << 4) - 32);
+    for (int sub = 0; sub < 16; sub++) { /* 16 weights with one scale: 32j + k of a half, k from 0 or from 16 */
+      int half = sub / 8, j = sub % 8 / 2, first = 16 * (sub % 2);
+      const uint8_t *low = src + 64 * half + 32 * (j & 1) + first, *high = src + 128 + 32 * half + first;
+      float d1 = d * (float)(int8_t)src[192 + sub];
+      for (int k = 0; k < 16; k++) {
+        int q = ((low[k] >> (4 * (j / 2))) & 15) | ((high[k] >> (2 * j)) & 3) << 4;
+        dst[16 * sub + k] = d1 * (float)(q - 32);
+      }
     }
   }
 }

@@ -25,13 +25,21 @@ void pack_q4_0_read_row(const uint8_t *const sub[], float *dst, uint64_t n_block
   }
 }
 
+/* Four bits, one in each byte's lowest: bit b moves to bit 8b. (The factor copies the bits to 0, 7, 14 and 21; the mask
+ * keeps bit b of copy b.) */
+static uint32_t spread_bits(uint32_t bits) {
+  return (bits * 0x00204081u) & 0x01010101u;
+}
+
 void pack_q5_0_row(const uint8_t *src, uint8_t *const sub[], uint64_t n_block) {
   for (uint64_t i = 0; i < n_block; i++, src += 22) {
-    uint32_t high = dequant_u32(src + 2);
-    uint8_t q[PACK_UNIT];
-    for (int e = 0; e < N; e++) q[e] = (uint8_t)(((high >> e) & 1) << 4);
+    uint32_t high = dequant_u32(src + 2), word = 0; /* bit e belongs to weight e */
+    for (int k = 0; k < 4; k++) {
+      word |= spread_bits((high >> (4 * k)) & 15) << k;
+      word |= spread_bits((high >> (16 + 4 * k)) & 15) << (4 + k);
+    }
     memcpy(sub[0] + 16 * i, src + 6, 16);
-    pack_put_high1(sub[1] + 4 * i, q);
+    pack_put_u32(sub[1] + 4 * i, word);
     memcpy(sub[2] + 2 * i, src, 2);
   }
 }

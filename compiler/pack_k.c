@@ -64,22 +64,23 @@ void pack_q4_k_read_row(const uint8_t *const sub[], float *dst, uint64_t n_block
     }
 }
 
-/* The high bits of unit u of a Q5_K block, at bit 4: bit j of byte k of the GGUF's 32 belongs to element 32j + k. */
-static void high_bits_q5_k(const uint8_t *high, int u, uint8_t q[PACK_UNIT]) {
-  for (int e = 0; e < PACK_UNIT; e++) {
-    int element = unit_base(u) + 32 * (e / 16) + e % 16;
-    q[e] = (uint8_t)(((high[element % 32] >> (element / 32)) & 1) << 4);
+/* Bit j of byte k of the GGUF's 32 high bytes belongs to element 32j + k: in unit 2g + h, j is 2g for the low nibbles
+ * and 2g + 1 for the high ones, and k runs from 16h. */
+static uint32_t high_word_q5_k(const uint8_t *high, int u) {
+  int g = u / 2, h = u % 2;
+  uint32_t word = 0;
+  for (int k = 0; k < 4; k++) {
+    uint32_t bytes = dequant_u32(high + 16 * h + 4 * k);
+    word |= ((bytes >> (2 * g)) & 0x01010101u) << k;
+    word |= ((bytes >> (2 * g + 1)) & 0x01010101u) << (4 + k);
   }
+  return word;
 }
 
 void pack_q5_k_row(const uint8_t *src, uint8_t *const sub[], uint64_t n_block) {
   for (uint64_t i = 0; i < n_block; i++, src += 176) {
     memcpy(sub[0] + 128 * i, src + 48, 128);
-    for (int u = 0; u < N_UNIT; u++) {
-      uint8_t q[PACK_UNIT];
-      high_bits_q5_k(src + 16, u, q);
-      pack_put_high1(sub[1] + 32 * i + 4 * u, q);
-    }
+    for (int u = 0; u < N_UNIT; u++) pack_put_u32(sub[1] + 32 * i + 4 * u, high_word_q5_k(src + 16, u));
     memcpy(sub[2] + 16 * i, src, 4);
     put_scales(sub[2] + 16 * i + 4, src + 4);
   }
@@ -95,22 +96,28 @@ void pack_q5_k_read_row(const uint8_t *const sub[], float *dst, uint64_t n_block
     }
 }
 
-/* The six-bit quant of element e of a Q6_K block in the GGUF (see dequant_k.c for the order). */
-static uint8_t quant_q6_k(const uint8_t *block, int e) {
-  int half = e / 128, j = e % 128 / 32, k = e % 32;
-  int low = (block[64 * half + 32 * (j & 1) + k] >> (4 * (j / 2))) & 15;
-  int high = (block[128 + 32 * half + k] >> (2 * j)) & 3;
-  return (uint8_t)(low | high << 4);
+/* Unit 2g + h of a Q6_K block. In each half of 128 elements (g / 2), 64 bytes have low nibbles and 32 have high bits,
+ * each byte those of elements 64 (nibbles) and 32 (high bits) apart: see dequant_k.c. So the unit's low nibbles come
+ * from bytes 16h on and its high ones from bytes 32 + 16h on, both from the upper half of the byte for odd g, where the
+ * high bits stand four further too. */
+static void pack_unit_q6_k(const uint8_t *block, int u, uint8_t *quants, uint8_t *high) {
+  int g = u / 2, h = u % 2, shift = 4 * (g % 2);
+  const uint8_t *nibbles = block + 64 * (g / 2) + 16 * h, *bits = block + 128 + 32 * (g / 2) + 16 * h;
+  uint32_t low_word = 0, high_word = 0;
+  for (int k = 0; k < 4; k++) {
+    uint32_t low = dequant_u32(nibbles + 4 * k) >> shift, up = dequant_u32(nibbles + 32 + 4 * k) >> shift;
+    uint32_t pairs = dequant_u32(bits + 4 * k) >> shift;
+    pack_put_u32(quants + 4 * k, (low & 0x0f0f0f0fu) | (up & 0x0f0f0f0fu) << 4);
+    low_word |= (pairs & 0x03030303u) << (2 * k);
+    high_word |= ((pairs >> 2) & 0x03030303u) << (2 * k);
+  }
+  pack_put_u32(high, low_word);
+  pack_put_u32(high + 4, high_word);
 }
 
 void pack_q6_k_row(const uint8_t *src, uint8_t *const sub[], uint64_t n_block) {
   for (uint64_t i = 0; i < n_block; i++, src += 210) {
-    for (int u = 0; u < N_UNIT; u++) {
-      uint8_t q[PACK_UNIT];
-      for (int e = 0; e < PACK_UNIT; e++) q[e] = quant_q6_k(src, unit_base(u) + 32 * (e / 16) + e % 16);
-      pack_put_nibbles(sub[0] + 128 * i + 16 * u, q);
-      pack_put_high2(sub[1] + 64 * i + 8 * u, q);
-    }
+    for (int u = 0; u < N_UNIT; u++) pack_unit_q6_k(src, u, sub[0] + 128 * i + 16 * u, sub[1] + 64 * i + 8 * u);
     memcpy(sub[2] + 16 * i, src + 192, 16);
     memcpy(sub[3] + 2 * i, src + 208, 2);
   }
