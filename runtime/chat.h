@@ -10,7 +10,7 @@
 #include "img_chat.h"
 #include "moe_error.h"
 
-/* Bounds of one chat_create or chat_render: the engine's whole heap, and time on the wall's clock. */
+/* Bounds of one chat_create or chat_render: the engine's whole heap, and the thread's processor time. */
 #define CHAT_MEMORY_LIMIT (256u << 20)
 #define CHAT_TIME_LIMIT_MS 2000
 

@@ -1,0 +1,263 @@
+/* test_emit_tokenizer.c: from GGUF keys to the TOKENIZER and CHAT payloads: what is decided from them, what is declined
+ * and what is refused, each with its message. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "emit_chat.h"
+#include "emit_tokenizer.h"
+#include "gguf_maker.h"
+#include "src_gguf.h"
+
+/* A small model file; a member that is left out is not written, or as said. */
+struct keys {
+  const char *model, *pre; /* default gpt2 and qwen2; "" leaves the key out */
+  const char *tokens[16];  /* default: a few, see below */
+  int types[16];           /* as many as tokens; none: 0 in the first */
+  const char *merges[8];
+  const char *id_key; /* an id key, with its value */
+  uint32_t id;
+  const char *bool_key; /* a bool key that is true */
+  const char *chat_template;
+};
+
+static const struct keys good = {.tokens = {"a", "b", "\xc4\xa0", "ab",
+                                            "\xc4\xa0"
+                                            "ab",
+                                            "<|im_start|>", "<|im_end|>", "<x>"},
+                                 .types = {1, 1, 1, 1, 1, 3, 3, 4},
+                                 .merges = {"a b", "\xc4\xa0 ab"}};
+
+static struct gguf *make(const struct keys *k) {
+  struct maker m;
+  struct moe_error err = {0};
+  struct gguf *g;
+  uint64_t n = 0;
+  maker_init(&m, 3);
+  if (!k->model || *k->model) maker_key_text(&m, "tokenizer.ggml.model", k->model ? k->model : "gpt2");
+  if (!k->pre || *k->pre) maker_key_text(&m, "tokenizer.ggml.pre", k->pre ? k->pre : "qwen2");
+  while (n < 16 && k->tokens[n]) n++;
+  maker_key_array(&m, "tokenizer.ggml.tokens", GGUF_STRING, n);
+  for (uint64_t i = 0; i < n; i++) maker_text(&m, k->tokens[i]);
+  for (n = 0; n < 16 && k->types[n];) n++;
+  if (n) maker_key_array(&m, "tokenizer.ggml.token_type", GGUF_I32, n);
+  for (uint64_t i = 0; i < n; i++) maker_u32(&m, (uint32_t)k->types[i]);
+  for (n = 0; n < 8 && k->merges[n];) n++;
+  maker_key_array(&m, "tokenizer.ggml.merges", GGUF_STRING, n);
+  for (uint64_t i = 0; i < n; i++) maker_text(&m, k->merges[i]);
+  if (k->id_key) maker_key_u32(&m, k->id_key, k->id);
+  if (k->bool_key) maker_key(&m, k->bool_key, GGUF_BOOL), maker_raw(&m, "\1", 1);
+  if (k->chat_template) maker_key_text(&m, "tokenizer.chat_template", k->chat_template);
+  if (gguf_open(maker_path(&m), &g, &err) != MOE_OK) fail_msg("%s", err.message);
+  maker_deinit(&m);
+  return g;
+}
+
+/* Compiles and opens; the payload is the caller's to free. */
+static uint8_t *emit(const struct keys *k, struct img_tokenizer *v) {
+  struct gguf *g = make(k);
+  struct moe_error err = {0};
+  uint8_t *bytes;
+  uint64_t len;
+  if (emit_tokenizer(g, &bytes, &len, &err) != MOE_OK) fail_msg("%s", err.message);
+  gguf_close(g);
+  assert_int_equal(img_tokenizer_open(bytes, len, v, NULL), MOE_OK);
+  return bytes;
+}
+
+static void expect_error(const struct keys *k, enum moe_code code, const char *message) {
+  struct gguf *g = make(k);
+  struct moe_error err = {0};
+  uint8_t *bytes;
+  uint64_t len;
+  assert_int_equal(emit_tokenizer(g, &bytes, &len, &err), code);
+  assert_null(bytes);
+  if (!strstr(err.message, message)) fail_msg("expected \"%s\" in \"%s\"", message, err.message);
+  gguf_close(g);
+}
+
+static void test_small_vocabulary(void **state) {
+  (void)state;
+  struct img_tokenizer v;
+  uint8_t *bytes = emit(&good, &v);
+  uint32_t n;
+  assert_int_equal(v.n_vocab, 8);
+  assert_int_equal(v.n_merge, 2);
+  assert_int_equal(v.byte_ids['a'], 0);
+  assert_int_equal(v.byte_ids[' '], 2); /* decoded from GPT-2's alphabet */
+  assert_int_equal(v.byte_ids['c'], IMG_TOKEN_NONE);
+  assert_memory_equal(img_token_bytes(&v, 4, &n), " ab", 3);
+  assert_int_equal(img_tokenizer_find_merge(&v, 2, 3)->result, 4);
+  assert_int_equal(img_tokenizer_find_merge(&v, 2, 3)->rank, 1);
+  assert_int_equal(v.n_added, 3);
+  assert_int_equal(v.bos_id, IMG_TOKEN_NONE);
+  assert_int_equal(v.eot_id, 6); /* found by its text */
+  assert_int_equal(v.n_eog, 1);
+  assert_int_equal(v.flags, 0);
+  assert_memory_equal(v.pre_name, "qwen2", 5);
+  free(bytes);
+}
+
+static void test_alphabet_is_gpt2s(void **state) {
+  (void)state;
+  /* Bytes 0, 7f, a0, ad, and one that is written as itself; a token outside the alphabet stays as it is. */
+  struct keys k = {.tokens = {"\xc4\x80", "\xc4\xa1", "\xc5\x82", "\xc5\x83", "\xc3\xbf", "\xe2\x82\xac", "\xc3"}};
+  struct img_tokenizer v;
+  uint8_t *bytes = emit(&k, &v);
+  uint32_t n;
+  assert_int_equal(v.byte_ids[0x00], 0);
+  assert_int_equal(v.byte_ids[0x7f], 1);
+  assert_int_equal(v.byte_ids[0xa0], 2);
+  assert_int_equal(v.byte_ids[0xad], 3);
+  assert_int_equal(v.byte_ids[0xff], 4);
+  assert_memory_equal(img_token_bytes(&v, 5, &n), "\xe2\x82\xac", 3);
+  assert_memory_equal(img_token_bytes(&v, 6, &n), "\xc3", 1);
+  free(bytes);
+}
+
+static void test_bos_is_added_only_where_there_is_one(void **state) {
+  (void)state;
+  struct keys k = good;
+  struct img_tokenizer v;
+  k.bool_key = "tokenizer.ggml.add_bos_token";
+  uint8_t *bytes = emit(&k, &v);
+  assert_int_equal(v.flags, 0);
+  free(bytes);
+  k.id_key = "tokenizer.ggml.bos_token_id";
+  k.id = 5;
+  bytes = emit(&k, &v);
+  assert_int_equal(v.flags, IMG_TOKENIZER_ADD_BOS);
+  assert_int_equal(v.bos_id, 5);
+  free(bytes);
+  k.bool_key = NULL;
+  k.id = UINT32_MAX; /* some writers' "none" */
+  bytes = emit(&k, &v);
+  assert_int_equal(v.bos_id, IMG_TOKEN_NONE);
+  free(bytes);
+}
+
+static void test_what_is_not_served_is_declined_by_name(void **state) {
+  (void)state;
+  struct keys k = good;
+  k.model = "rwkv";
+  expect_error(&k, MOE_DECLINED, "tokenizer.ggml.model: \"rwkv\" is not served; served is: gpt2");
+  k = good;
+  k.pre = "viking";
+  expect_error(&k, MOE_DECLINED, "tokenizer.ggml.pre: \"viking\" is not served; served are: gpt-2, qwen2");
+  k.pre = "";
+  expect_error(&k, MOE_DECLINED, "tokenizer.ggml.pre: missing");
+  k.pre = "deepseek-r1-qwen"; /* an alias */
+  struct img_tokenizer v;
+  free(emit(&k, &v));
+}
+
+static void test_contradictions_are_named(void **state) {
+  (void)state;
+  struct keys k = good;
+  k.model = "";
+  expect_error(&k, MOE_FAILED, "tokenizer.ggml.model");
+  k = (struct keys){0};
+  expect_error(&k, MOE_FAILED, "tokenizer.ggml.tokens: 0 tokens, allowed are 1 to");
+  k = good;
+  k.types[7] = 0;
+  expect_error(&k, MOE_FAILED, "tokenizer.ggml.token_type: 7 types for the 8 tokens");
+  k.types[7] = 9;
+  expect_error(&k, MOE_FAILED, "tokenizer.ggml.token_type[7]: type 9, types are 1 to 6");
+  k = good;
+  k.merges[1] = "ab";
+  expect_error(&k, MOE_FAILED, "tokenizer.ggml.merges[1]: \"ab\" is not two tokens");
+  k.merges[1] = " a";
+  expect_error(&k, MOE_FAILED, "tokenizer.ggml.merges[1]: \" a\" is not two tokens");
+  k.merges[1] = "c b";
+  expect_error(&k, MOE_FAILED, "tokenizer.ggml.merges[1]: \"c b\": the first token is not in");
+  k.merges[1] = "b c";
+  expect_error(&k, MOE_FAILED, "the second token is not in");
+  k.merges[1] = "b a";
+  expect_error(&k, MOE_FAILED, "the merged token is not in");
+  k.merges[1] = "a b";
+  expect_error(&k, MOE_FAILED, "merges[1]: tokens 0 and 1 merge already with rank 0");
+  k = good;
+  k.id_key = "tokenizer.ggml.eos_token_id";
+  k.id = 8;
+  expect_error(&k, MOE_FAILED, "tokenizer.ggml.eos_token_id: token 8, tokenizer.ggml.tokens has 8");
+}
+
+/* Compiles CHAT and compares origin and grammar; returns the payload. */
+static uint8_t *expect_chat(const struct keys *k, enum img_chat_origin origin, const char *grammar,
+                            struct img_chat *chat) {
+  struct img_tokenizer v;
+  struct moe_error err = {0};
+  struct gguf *g = make(k);
+  uint8_t *tokenizer = emit(k, &v), *bytes;
+  uint64_t len;
+  if (emit_chat(g, &v, &bytes, &len, &err) != MOE_OK) fail_msg("%s", err.message);
+  assert_int_equal(img_chat_open(bytes, len, chat, NULL), MOE_OK);
+  assert_int_equal(chat->origin, origin);
+  assert_string_equal(chat->grammar, grammar);
+  gguf_close(g);
+  free(tokenizer);
+  return bytes;
+}
+
+static void test_template_and_grammar(void **state) {
+  (void)state;
+  struct img_chat chat;
+  struct keys k = good;
+  k.id_key = "tokenizer.ggml.eos_token_id";
+  k.id = 6;
+  uint8_t *bytes = expect_chat(&k, IMG_CHAT_CHATML, "{}", &chat);
+  assert_non_null(strstr(chat.template_text, "<|im_start|>"));
+  assert_string_equal(chat.eos, "<|im_end|>");
+  assert_string_equal(chat.bos, "");
+  free(bytes);
+  k.chat_template = "<think> </think>";
+  free(expect_chat(&k, IMG_CHAT_MODEL, "{\"reasoning\":{\"open\":\"<think>\",\"close\":\"</think>\"}}", &chat));
+  k.chat_template = "<tool_call> </tool_call> <think>";
+  free(expect_chat(&k, IMG_CHAT_MODEL,
+                   "{\"tool_calls\":{\"open\":\"<tool_call>\",\"close\":\"</tool_call>\",\"syntax\":\"json\"}}",
+                   &chat));
+  k.chat_template = "<think></think><tool_call><function=f></tool_call>";
+  free(expect_chat(&k, IMG_CHAT_MODEL,
+                   "{\"reasoning\":{\"open\":\"<think>\",\"close\":\"</think>\"},\"tool_calls\":{\"open\":\"<tool_call>"
+                   "\",\"close\":\"</tool_call>\",\"syntax\":\"xml\"}}",
+                   &chat));
+  struct keys bare = {.tokens = {"a"}};
+  free(expect_chat(&bare, IMG_CHAT_NONE, "{}", &chat));
+}
+
+static void test_embedded_model_is_deterministic(void **state) {
+  (void)state;
+  char path[512];
+  struct gguf *g;
+  uint8_t *first, *second;
+  uint64_t first_len, second_len;
+  snprintf(path, sizeof path, "%s/models/wordnet-moe.gguf", getenv("TESTS_DIR") ? getenv("TESTS_DIR") : "tests");
+  assert_int_equal(gguf_open(path, &g, NULL), MOE_OK);
+  assert_int_equal(emit_tokenizer_served(g, NULL), MOE_OK);
+  assert_int_equal(emit_tokenizer(g, &first, &first_len, NULL), MOE_OK);
+  assert_int_equal(emit_tokenizer(g, &second, &second_len, NULL), MOE_OK);
+  assert_int_equal(first_len, second_len);
+  assert_memory_equal(first, second, first_len);
+  free(first);
+  free(second);
+  gguf_close(g);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_small_vocabulary),
+      cmocka_unit_test(test_alphabet_is_gpt2s),
+      cmocka_unit_test(test_bos_is_added_only_where_there_is_one),
+      cmocka_unit_test(test_what_is_not_served_is_declined_by_name),
+      cmocka_unit_test(test_contradictions_are_named),
+      cmocka_unit_test(test_template_and_grammar),
+      cmocka_unit_test(test_embedded_model_is_deterministic),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
