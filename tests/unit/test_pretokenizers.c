@@ -36,7 +36,7 @@ static const struct cut cuts[] = {
       "A\xcc\x81"
       "b",
       " x"}},
-    {"deepseek-v3", {"123", "4", "\xe6\x97\xa5\xe6\x9c\xac\xe3\x81\xae", "x", " y", " +=", "\n", ".foo", " .", "foo"}},
+    {"deepseek-v3", {"123", "4", "\xe6\x97\xa5\xe6\x9c\xac\xe3\x81\xae", "x", " y", " +=\n", ".foo", " .", "foo"}},
     {"default", {"x", " 12"}},
     {"deepseek-r1-qwen", {"x", " ", "1", "2"}},
     {"llama3", {"x", " ", "12"}},
