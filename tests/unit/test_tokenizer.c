@@ -443,6 +443,33 @@ static void test_bad_pattern_is_named(void **state) {
   free(bytes);
 }
 
+/* What still opens after damage must encode and decode without leaving its payload (the sanitizers watch). */
+static void test_damaged_payloads_are_safe_to_use(void **state) {
+  (void)state;
+  uint64_t len;
+  uint8_t *bytes = small_tokenizer(IMG_TOKENIZER_NFC, NULL, &len);
+  uint32_t opened = 0;
+  for (int round = 0; round < 5000; round++) {
+    uint8_t *broken = malloc(len);
+    struct tokenizer *t;
+    memcpy(broken, bytes, len);
+    broken[random_next() % len] ^= (uint8_t)(1u << random_next() % 8);
+    if (tokenizer_create(broken, len, &t, NULL) == MOE_OK) {
+      size_t n, text_len;
+      char *text;
+      uint32_t *ids = encode(t, "abcaabc <s>x<think>ing \xff A\xcc\x81", 28, 3, &n);
+      assert_int_equal(tokenizer_decode(t, ids, n, false, &text, &text_len, NULL), MOE_OK);
+      free(text);
+      free(ids);
+      opened++;
+      tokenizer_destroy(t);
+    }
+    free(broken);
+  }
+  assert_in_range(opened, 100, 4999);
+  free(bytes);
+}
+
 static void test_too_long_a_text_is_refused(void **state) {
   (void)state;
   struct moe_error err = {0};
@@ -470,6 +497,7 @@ int main(void) {
       cmocka_unit_test(test_patterns_cut_one_after_the_other),
       cmocka_unit_test(test_normalization),
       cmocka_unit_test(test_bad_pattern_is_named),
+      cmocka_unit_test(test_damaged_payloads_are_safe_to_use),
       cmocka_unit_test(test_too_long_a_text_is_refused),
   };
   return cmocka_run_group_tests(tests, open_wordnet, close_wordnet);
