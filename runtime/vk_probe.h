@@ -1,0 +1,13 @@
+/* vk_probe.h: what a physical device reports, as struct vk_gpu. Included by vk_*.c only; see vk_probe.c. */
+#ifndef RUNTIME_VK_PROBE_H
+#define RUNTIME_VK_PROBE_H
+
+#include "vk_api.h"
+#include "vk_device.h"
+
+/* Fills *gpu but for its index. The device must be of Vulkan 1.2 or later. */
+void vk_probe_gpu(const struct vk_api *api, VkPhysicalDevice physical, struct vk_gpu *gpu);
+/* Whether the device has an extension of this name. */
+bool vk_probe_extension(const struct vk_api *api, VkPhysicalDevice physical, const char *name);
+
+#endif
