@@ -18,6 +18,7 @@ struct engine_options {
   uint32_t n_slot;        /* sequences at once; 0: default */
   const char *cache_dir;  /* for the driver's pipeline cache; NULL: the default place */
   const char *tier;       /* base, dot, khr, nv; NULL: the best the device has */
+  uint32_t window;        /* most prompt rows of a step; 0: as many as the largest template takes */
 };
 
 /* Maps and checks the image, opens the device, plans, uploads and builds the pipelines.

@@ -1,0 +1,189 @@
+#include "engine.h"
+
+#include "arenas.h"
+#include "img_hash.h"
+#include "img_print.h"
+#include "load.h"
+#include "scheduler_make.h"
+#include "vk_memory.h"
+#include "vk_pipeline.h"
+#include "vk_replay.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+enum { ENGINE_QUEUE = 256 }; /* requests that may wait for a slot */
+
+/* Everything behind a scheduler; scheduler_owner gives it. */
+struct engine {
+  struct load load;
+  struct vk_device *device;
+  struct vk_pipelines *pipelines;
+  struct arenas arenas;
+  struct vk_replay *replay;
+  char description[800];
+  engine_progress_fn *progress;
+  void *user;
+};
+
+static uint64_t engine_resolve(void *user, uint32_t copy, uint32_t arena, uint64_t offset) {
+  return arenas_address(&((struct engine *)user)->arenas, copy, arena, offset);
+}
+
+static bool engine_ready(void *user, uint32_t index) {
+  return vk_replay_ready(((struct engine *)user)->replay, index);
+}
+
+static enum moe_code engine_submit(void *user, uint32_t index, uint32_t copy, struct moe_error *err) {
+  struct engine *e = user;
+  enum moe_code code = vk_buffer_flush(e->arenas.buffer[IMG_ARENA_STEP][copy], err);
+  return code ? code : vk_replay_submit(e->replay, index, copy, err);
+}
+
+static enum moe_code engine_wait(void *user, uint32_t copy, struct moe_error *err) {
+  struct engine *e = user;
+  enum moe_code code = vk_replay_wait(e->replay, copy, err);
+  return code ? code : vk_buffer_invalidate(e->arenas.buffer[IMG_ARENA_RESULT][copy], err);
+}
+
+static void engine_uploaded(void *user, uint64_t done, uint64_t total) {
+  struct engine *e = user;
+  if (e->progress) e->progress(e->user, "upload", done, total);
+}
+
+/* mkdir -p. */
+static bool engine_make_folder(char *path) {
+  for (char *at = path + 1; *at; at++) {
+    if (*at != '/') continue;
+    *at = 0;
+    int failed = mkdir(path, 0700) && errno != EEXIST;
+    *at = '/';
+    if (failed) return false;
+  }
+  return !mkdir(path, 0700) || errno == EEXIST;
+}
+
+/* The file for the driver's compiled pipelines of this image on this device; NULL: none. A folder that was asked for
+ * and cannot be made is an error, the default one is not. */
+static enum moe_code engine_cache(const struct engine *e, const char *folder, char **out, struct moe_error *err) {
+  *out = NULL;
+  const char *base = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
+  char *path = NULL;
+  int n = -1;
+  if (folder)
+    n = asprintf(&path, "%s", folder);
+  else if (base && *base)
+    n = asprintf(&path, "%s/moert", base);
+  else if (home && *home)
+    n = asprintf(&path, "%s/.cache/moert", home);
+  else
+    return MOE_OK;
+  if (n < 0) return moe_fail(err, MOE_FAILED, "out of memory");
+  bool made = engine_make_folder(path);
+  char root[2 * IMG_HASH_BYTES + 1];
+  img_hash_hex(e->load.image.prefix.root, root);
+  enum moe_code code = MOE_OK;
+  if (made && asprintf(out, "%s/%s-%.16s.pipelines", path, e->load.gpu->uuid, root) < 0)
+    code = moe_fail(err, MOE_FAILED, "out of memory");
+  if (!made && folder) code = moe_fail(err, MOE_FAILED, "--cache-dir %s: %s", folder, strerror(errno));
+  free(path);
+  return code;
+}
+
+/* Compiles pipelines in the background in the order in which a first request needs them: the smallest window, one
+ * token, the other windows, the other tokens. */
+static void engine_want(struct engine *e) {
+  const struct img_template *all = e->load.view.templates.template;
+  const struct step_template *list = e->load.templates;
+  uint32_t n = e->load.n_template;
+  for (int kind = 0; kind < 2; kind++) {
+    uint32_t wanted = kind ? IMG_TEMPLATE_TOKEN : IMG_TEMPLATE_WINDOW;
+    for (uint32_t i = 0; i < n; i++)
+      if (all[list[i].index].kind == wanted) {
+        vk_replay_want(e->replay, list[i].index);
+        break;
+      }
+  }
+  for (uint32_t i = 0; i < n; i++) vk_replay_want(e->replay, list[i].index);
+}
+
+static enum moe_code engine_device(struct engine *e, const struct engine_options *o, struct moe_error *err) {
+  enum moe_code code = vk_device_create(e->load.instance, e->load.gpu, &e->device, err);
+  char *cache = NULL;
+  if (!code) code = engine_cache(e, o->cache_dir, &cache, err);
+  if (!code) code = vk_pipelines_create(e->device, &e->load.view.modules, cache, &e->pipelines, err);
+  free(cache);
+  if (!code)
+    code = vk_replay_create(e->device, e->pipelines, &e->load.view.templates, &e->load.view.modules, engine_resolve, e,
+                            &e->replay, err);
+  if (!code) engine_want(e); /* goes on during the upload */
+  if (!code)
+    code = arenas_init(&e->arenas, e->device, &e->load.image, &e->load.view, &e->load.plan, engine_uploaded, e, err);
+  return code;
+}
+
+static enum moe_code engine_scheduler(struct engine *e, const struct engine_options *o, struct scheduler **out,
+                                      struct moe_error *err) {
+  const struct memory_plan *plan = &e->load.plan;
+  const struct scheduler_config config = {.limits = {.n_ctx = plan->n_ctx,
+                                                     .n_slot = plan->n_slot,
+                                                     .n_queue = ENGINE_QUEUE,
+                                                     .n_vocab = e->load.view.manifest.model_n_vocab},
+                                          .shape = e->load.shape,
+                                          .page_tok = e->load.view.manifest.state_page_tok,
+                                          .n_page = plan->n_page,
+                                          .window = o->window};
+  struct step_device device = {.user = e,
+                               .ready = engine_ready,
+                               .submit = engine_submit,
+                               .wait = engine_wait,
+                               .templates = e->load.templates,
+                               .n_template = e->load.n_template};
+  for (uint32_t copy = 0; copy < 2; copy++) {
+    device.block[copy] = vk_buffer_map(e->arenas.buffer[IMG_ARENA_STEP][copy]);
+    device.result[copy] = vk_buffer_map(e->arenas.buffer[IMG_ARENA_RESULT][copy]);
+  }
+  return scheduler_create(&config, &device, e, out, err);
+}
+
+static void engine_destroy(struct engine *e) {
+  vk_replay_destroy(e->replay);
+  vk_pipelines_destroy(e->pipelines);
+  arenas_deinit(&e->arenas);
+  vk_device_destroy(e->device);
+  load_close(&e->load);
+  free(e);
+}
+
+enum moe_code engine_open(const struct engine_options *options, engine_progress_fn *progress, void *user,
+                          struct scheduler **out, struct moe_error *err) {
+  *out = NULL;
+  struct engine *e = calloc(1, sizeof *e);
+  if (!e) return moe_fail(err, MOE_FAILED, "out of memory");
+  e->progress = progress;
+  e->user = user;
+  enum moe_code code = load_open(options, &e->load, err);
+  if (!code) {
+    snprintf(e->description, sizeof e->description, "%s (%s)", e->load.gpu->name, e->load.gpu->driver);
+    code = engine_device(e, options, err);
+  }
+  if (!code) code = engine_scheduler(e, options, out, err);
+  if (code) engine_destroy(e);
+  return code;
+}
+
+void engine_describe(const struct scheduler *s, struct engine_description *description) {
+  const struct engine *e = scheduler_owner(s);
+  description->device = e->description;
+  description->tier = img_tier_name(e->load.tier);
+}
+
+void engine_close(struct scheduler *s) {
+  if (!s) return;
+  struct engine *e = scheduler_owner(s);
+  scheduler_destroy(s);
+  engine_destroy(e);
+}

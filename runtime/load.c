@@ -1,0 +1,186 @@
+#include "load.h"
+
+#include "arenas.h"
+#include "img_hazard.h"
+#include "img_print.h"
+#include "img_tokenizer.h"
+#include "vk_pipeline.h"
+#include "vk_replay.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+typedef unsigned long long ull;
+
+enum img_tier load_tier(const char *name) {
+  for (uint32_t tier = 0; tier < IMG_N_TIER; tier++)
+    if (!strcmp(img_tier_name(tier), name)) return (enum img_tier)tier;
+  return IMG_N_TIER;
+}
+
+enum moe_code load_image(const char *path, struct load *load, struct moe_error *err) {
+  memset(load, 0, sizeof *load);
+  enum moe_code code = img_open(path, &load->image, err);
+  if (code) {
+    load->image.map = NULL;
+    return code;
+  }
+  code = img_check(&load->image, &load->view, err);
+  if (!code) code = img_hazard_check(&load->view.templates, &load->view.modules, err);
+  return code;
+}
+
+void load_close(struct load *load) {
+  vk_instance_destroy(load->instance);
+  free(load->templates);
+  if (load->image.map) img_close(&load->image);
+  memset(load, 0, sizeof *load);
+}
+
+/* Whether the image has templates of a tier; *needs: what their modules need. */
+static bool load_needs(const struct load *load, enum img_tier tier, uint32_t *list, struct vk_needs *needs) {
+  const struct img_view *v = &load->view;
+  *needs = (struct vk_needs){.vulkan_major = v->manifest.requires_vulkan_major,
+                             .vulkan_minor = v->manifest.requires_vulkan_minor};
+  bool any = false;
+  for (uint32_t i = 0; i < v->templates.n_template; i++) {
+    if (v->templates.template[i].tier != tier) continue;
+    any = true;
+    uint32_t n = vk_template_modules(&v->templates, i, list);
+    for (uint32_t k = 0; k < n; k++) {
+      const struct img_module *m = &v->modules.module[list[k]];
+      needs->features |= m->features;
+      if (m->push_bytes > needs->push_bytes) needs->push_bytes = m->push_bytes;
+      if (m->shared_bytes > needs->shared_bytes) needs->shared_bytes = m->shared_bytes;
+    }
+  }
+  return any;
+}
+
+/* Chooses the device by what the tier asked for, or the image's lowest tier, needs; then the best tier on it. */
+static enum moe_code load_choose(const struct engine_options *o, struct load *load, uint32_t *list,
+                                 struct moe_error *err) {
+  struct vk_needs needs;
+  uint32_t lowest = 0;
+  if (o->tier) {
+    lowest = load_tier(o->tier);
+    if (lowest == IMG_N_TIER) return moe_fail(err, MOE_USAGE, "--tier %s: allowed base, dot, khr, nv", o->tier);
+    if (!load_needs(load, lowest, list, &needs))
+      return moe_fail(err, MOE_DECLINED,
+                      "%s: has no kernels of tier %s; compile it with that tier, or leave --tier out", o->image_path,
+                      o->tier);
+  }
+  while (lowest < IMG_N_TIER && !load_needs(load, lowest, list, &needs)) lowest++;
+  if (lowest == IMG_N_TIER) return moe_fail(err, MOE_FAILED, "%s: has no templates", o->image_path);
+  enum moe_code code = vk_instance_choose(load->instance, o->device, &needs, &load->gpu, err);
+  if (code) return code;
+  load->tier = (enum img_tier)lowest;
+  for (uint32_t tier = IMG_N_TIER - 1; !o->tier && tier > lowest; tier--)
+    if (load_needs(load, tier, list, &needs) && !vk_gpu_check(load->gpu, &needs, NULL)) {
+      load->tier = (enum img_tier)tier;
+      break;
+    }
+  return MOE_OK;
+}
+
+/* The tuning rows and grids of the chosen tier against the device's limits. */
+static enum moe_code load_check_limits(const struct load *load, struct moe_error *err) {
+  const struct img_view *v = &load->view;
+  const struct vk_gpu *gpu = load->gpu;
+  for (uint32_t i = 0; i < v->templates.n_inst; i++) {
+    const struct img_inst *inst = &v->templates.inst[i];
+    if (inst->op != IMG_OP_DISPATCH || v->modules.module[inst->module].tier != load->tier) continue;
+    const struct img_module *m = &v->modules.module[inst->module];
+    const struct img_tuning *t = vk_tuning(m, gpu->subgroup_size);
+    const char *name = v->modules.name + m->name_offset;
+    uint32_t workgroup = t->spec[IMG_SPEC_WG];
+    if (workgroup > gpu->workgroup_size || workgroup > gpu->workgroup_x)
+      return moe_fail(err, MOE_DECLINED,
+                      "device %s: module %s has workgroups of %u; maxComputeWorkGroupInvocations is %u, "
+                      "maxComputeWorkGroupSize[0] is %u",
+                      gpu->name, name, workgroup, gpu->workgroup_size, gpu->workgroup_x);
+    const uint64_t groups[3] = {((uint64_t)inst->grid[0] + t->group_items - 1) / t->group_items, inst->grid[1],
+                                inst->grid[2]};
+    for (int k = 0; k < 3; k++)
+      if (groups[k] > gpu->grid[k])
+        return moe_fail(err, MOE_DECLINED,
+                        "device %s: module %s is dispatched over %llu workgroups; "
+                        "maxComputeWorkGroupCount[%d] is %u",
+                        gpu->name, name, (ull)groups[k], k, gpu->grid[k]);
+  }
+  return MOE_OK;
+}
+
+static enum moe_code load_plan(const struct engine_options *o, struct load *load, struct moe_error *err) {
+  const struct vk_gpu *gpu = load->gpu;
+  uint64_t slab = gpu->max_allocation < gpu->max_buffer ? gpu->max_allocation : gpu->max_buffer;
+  const struct memory_plan_input input = {.manifest = &load->view.manifest,
+                                          .image = o->image_path,
+                                          .device = gpu->name,
+                                          .planes_bytes = load->view.planes_bytes,
+                                          .tables_bytes = load->view.tables_bytes,
+                                          .available_bytes = gpu->available_bytes,
+                                          .max_state_bytes = gpu->sparse ? gpu->max_buffer : slab,
+                                          .staged = !gpu->host_visible,
+                                          .n_ctx = o->n_ctx,
+                                          .n_slot = o->n_slot};
+  enum moe_code code = memory_plan_make(&input, &load->plan, err);
+  if (code) return code;
+  struct arena_slab *slabs = calloc((size_t)load->view.planes.n_plane + 1, sizeof *slabs);
+  if (!slabs) return moe_fail(err, MOE_FAILED, "out of memory");
+  uint32_t n_slab;
+  code = arenas_cut(&load->view.planes, load->view.planes_bytes, slab, slabs, &n_slab, err);
+  free(slabs);
+  return code;
+}
+
+static int load_compare_templates(const void *a, const void *b) {
+  const struct step_template *x = a, *y = b;
+  if (x->n_row != y->n_row) return x->n_row < y->n_row ? -1 : 1;
+  if (x->n_select != y->n_select) return x->n_select < y->n_select ? -1 : 1;
+  return x->index < y->index ? -1 : x->index > y->index;
+}
+
+/* The tier's templates in the scheduler's order, and the step blocks' shape with the model's end tokens. */
+static enum moe_code load_steps(struct load *load, struct moe_error *err) {
+  const struct img_view *v = &load->view;
+  load->templates = calloc((size_t)v->templates.n_template + 1, sizeof *load->templates);
+  if (!load->templates) return moe_fail(err, MOE_FAILED, "out of memory");
+  for (uint32_t i = 0; i < v->templates.n_template; i++) {
+    const struct img_template *t = &v->templates.template[i];
+    if (t->tier != load->tier) continue;
+    if (!t->n_row || !t->n_select || t->n_row > v->manifest.memory_max_row || t->n_select > IMG_MAX_SELECT)
+      return moe_fail(err, MOE_FAILED, "TEMPLATES: template[%u] %s: %u rows, %u selects; allowed 1 to %u and 1 to %d",
+                      i, v->templates.name + t->name_offset, t->n_row, t->n_select, v->manifest.memory_max_row,
+                      IMG_MAX_SELECT);
+    load->templates[load->n_template++] =
+        (struct step_template){.index = i, .n_row = t->n_row, .n_select = t->n_select};
+  }
+  qsort(load->templates, load->n_template, sizeof *load->templates, load_compare_templates);
+  load->shape = (struct step_shape){
+      .max_row = v->manifest.memory_max_row, .n_slot = load->plan.n_slot, .page_stride = load->plan.page_stride};
+  uint64_t bytes;
+  const uint8_t *section = img_section_data(&load->image, IMG_SECTION_TOKENIZER, &bytes);
+  if (!section) return MOE_OK;
+  struct img_tokenizer tokenizer;
+  enum moe_code code = img_tokenizer_open(section, bytes, &tokenizer, err);
+  if (code) return code;
+  if (tokenizer.n_eog > IMG_MAX_STOP)
+    return moe_fail(err, MOE_FAILED, "TOKENIZER: %u end tokens; allowed at most %d", tokenizer.n_eog, IMG_MAX_STOP);
+  load->shape.n_stop = tokenizer.n_eog;
+  for (uint32_t i = 0; i < tokenizer.n_eog; i++) load->shape.stop[i] = (int32_t)tokenizer.eog[i];
+  return MOE_OK;
+}
+
+enum moe_code load_open(const struct engine_options *o, struct load *load, struct moe_error *err) {
+  enum moe_code code = load_image(o->image_path, load, err);
+  if (!code) code = vk_instance_create(&load->instance, err);
+  uint32_t *list = code ? NULL : calloc((size_t)load->view.modules.n_module + 1, sizeof *list);
+  if (!code && !list) code = moe_fail(err, MOE_FAILED, "out of memory");
+  if (!code) code = load_choose(o, load, list, err);
+  free(list);
+  if (!code) code = load_check_limits(load, err);
+  if (!code) code = load_plan(o, load, err);
+  if (!code) code = load_steps(load, err);
+  return code;
+}
