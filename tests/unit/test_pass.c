@@ -1,0 +1,226 @@
+/* test_pass.c: families, shape rules, and the lowering of the embedded model: what every dispatch reads was written
+ * before, layers are alike, and what no kernel covers is declined by name. */
+#include "emit_bytes.h"
+#include "family.h"
+#include "parallel.h"
+#include "pass.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+struct model {
+  struct gguf *gguf;
+  struct ir_graph graph;
+};
+
+static void model_open(struct model *m) {
+  char path[4096];
+  struct moe_error err = {0};
+  snprintf(path, sizeof path, "%s/models/wordnet-moe.gguf", getenv("TESTS_DIR"));
+  if (gguf_open(path, &m->gguf, &err) || family_build(m->gguf, &m->graph, &err)) fail_msg("%s", err.message);
+}
+
+static void model_close(struct model *m) {
+  ir_deinit(&m->graph);
+  gguf_close(m->gguf);
+}
+
+static void test_graph_of_the_embedded_model(void **state) {
+  (void)state;
+  struct model m;
+  model_open(&m);
+  assert_string_equal(m.graph.family, "qwen3moe");
+  assert_int_equal(m.graph.n_layer, 4);
+  assert_int_equal(m.graph.n_node, 4 + 19 * 4);
+  const struct ir_node *last = &m.graph.node[m.graph.n_node - 1];
+  assert_int_equal(last->op, IR_LINEAR);
+  assert_int_equal(last->width, 4096);
+  assert_true(last->selected);
+  assert_true(m.graph.rope[0].inv_freq[0] == 1);
+  assert_int_equal(m.graph.n_rope, 1);
+  model_close(&m);
+}
+
+/* Each breaks one thing that a shape rule guards. */
+static void test_shape_rules(void **state) {
+  (void)state;
+  struct model m;
+  model_open(&m);
+  struct ir_graph *g = &m.graph;
+  const struct gguf_tensor *q = gguf_find_tensor(m.gguf, "blk.0.attn_q.weight");
+  const struct gguf_tensor *norm = gguf_find_tensor(m.gguf, "blk.0.attn_norm.weight");
+  const struct gguf_tensor *down = gguf_find_tensor(m.gguf, "blk.0.ffn_down_exps.weight");
+  const struct {
+    struct ir_node node;
+    const char *message;
+  } cases[] = {
+      {{.op = IR_LINEAR, .in = {0}}, "weight 0 of 1 is missing"},
+      {{.op = IR_LINEAR, .in = {g->n_node}, .weight = {q}}, "input 0 is value"},
+      {{.op = IR_LINEAR, .in = {2}, .weight = {q}}, "has 256 columns where its operation has 512"},
+      {{.op = IR_LINEAR, .in = {0}, .weight = {q, norm}}, "has 256 columns where its operation has 512"},
+      {{.op = IR_RMSNORM, .in = {0}, .weight = {norm}, .a = {.group = 0}}, "input of width 256"},
+      {{.op = IR_RMSNORM, .in = {2}, .weight = {norm}, .a = {.group = 300}}, "input of width 512"},
+      {{.op = IR_ADD, .in = {0, 2}}, "input of width 512 where its attributes give 256"},
+      {{.op = IR_ROPE, .in = {2}, .a = {.n_head = 4, .d_head = 64}}, "give 256"},
+      {{.op = IR_ROPE, .in = {2}, .a = {.n_head = 16, .d_head = 32}}, "more rotated dimensions"},
+      {{.op = IR_ATTENTION, .in = {2, 3, 4}, .a = {.n_head = 8, .n_kv_head = 3, .d_head = 64}}, "evenly"},
+      {{.op = IR_ATTENTION, .in = {2, 3, 4}, .a = {.n_head = 8, .n_kv_head = 2, .d_head = 64, .state = 4}},
+       "state layer 4"},
+      {{.op = IR_ROUTER, .in = {0}, .weight = {q}, .a = {.n_expert = 4, .n_expert_used = 5}}, "chooses 5 of 4"},
+      {{.op = IR_EXPERT_LINEAR, .in = {0, 0}, .weight = {down}, .a = {.n_expert = 16, .n_expert_used = 4}},
+       "no router of 4"},
+      {{.op = IR_COMBINE, .in = {0, 1}, .a = {.n_expert_used = 4}}, "no router of 4"},
+  };
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    struct moe_error err = {0};
+    int value, before = g->n_node;
+    assert_int_equal(ir_add(g, &cases[i].node, &value, &err), MOE_FAILED);
+    if (!strstr(err.message, cases[i].message)) fail_msg("case %zu: %s", i, err.message);
+    assert_int_equal(g->n_node, before);
+  }
+  model_close(&m);
+}
+
+/* Bytes of ACT that an operand's field touches. */
+static uint64_t act_extent(const struct plan_op *op, uint32_t field) {
+  uint64_t bytes = 0;
+  struct moe_error err = {0};
+  if (shadergen_extent(&op->request, field, &bytes, &err)) fail_msg("%s", err.message);
+  return bytes;
+}
+
+/* Follows a template: a byte that is read was written by an earlier dispatch, or is a counter. */
+static void check_template(const struct plan *plan, const struct plan_template *t) {
+  uint8_t *written = calloc(1, t->act_bytes);
+  assert_non_null(written);
+  memset(written, 1, plan->counter_bytes);
+  for (uint32_t i = 0; i < t->n_op; i++) {
+    const struct plan_op *op = &t->op[i];
+    const struct kernel_info *info = kernel_get(op->request.kernel);
+    for (uint32_t f = 0; f < info->n_push; f++) {
+      if (op->operand[f].kind != PLAN_ACT) continue;
+      uint64_t at = op->operand[f].offset, n = act_extent(op, f);
+      assert_true(at % IMG_PLANE_ALIGN == 0 && at + n <= t->act_bytes);
+      bool scratch = info->push[f].access == KERNEL_ACCESS_RW &&
+                     (!strcmp(info->push[f].name, "partial") || !strcmp(info->push[f].name, "logits"));
+      bool product = !strcmp(info->push[f].name, "y"); /* RW for the residual form; the other writes first */
+      if ((info->push[f].access & KERNEL_ACCESS_R) && !scratch && !product)
+        for (uint64_t b = 0; b < n; b++)
+          if (!written[at + b])
+            fail_msg("token(%u): dispatch %u, %s.%s reads ACT+%llu, which nothing wrote", t->n_row, i, info->name,
+                     info->push[f].name, (unsigned long long)(at + b));
+    }
+    for (uint32_t f = 0; f < info->n_push; f++)
+      if (op->operand[f].kind == PLAN_ACT && (info->push[f].access & KERNEL_ACCESS_W))
+        memset(written + op->operand[f].offset, 1, act_extent(op, f));
+  }
+  free(written);
+}
+
+/* The layers' dispatches are the same but for weights and states: that is what bodies are made of. */
+static void check_layers(const struct plan_template *t) {
+  uint32_t first = 0, n = 0;
+  while (t->op[first].layer != 0) first++;
+  while (t->op[first + n].layer == 0) n++;
+  for (int layer = 1; layer < 4; layer++)
+    for (uint32_t i = 0; i < n; i++) {
+      const struct plan_op *a = &t->op[first + i], *b = &t->op[first + (uint32_t)layer * n + i];
+      assert_int_equal(b->layer, layer);
+      assert_int_equal(a->request.kernel, b->request.kernel);
+      for (uint32_t f = 0; f < kernel_get(a->request.kernel)->n_push; f++) {
+        assert_int_equal(a->operand[f].kind, b->operand[f].kind);
+        if (a->operand[f].kind == PLAN_ACT) assert_true(a->operand[f].offset == b->operand[f].offset);
+        if (a->operand[f].kind == PLAN_STATE) assert_int_equal(b->operand[f].index, layer);
+        if (a->operand[f].kind == PLAN_PLANE) assert_int_not_equal(a->operand[f].index, b->operand[f].index);
+      }
+    }
+}
+
+static void test_lowering(void **state) {
+  (void)state;
+  static const uint32_t rows[] = {1, 2, 4, 5, 8, 9, 16, 64, 512};
+  struct model m;
+  model_open(&m);
+  struct plan plan;
+  struct moe_error err = {0};
+  assert_int_equal(plan_init(&plan, &m.graph, false, 512, &err), MOE_OK);
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+    enum img_template_kind kind = rows[i] > 64 ? IMG_TEMPLATE_WINDOW : IMG_TEMPLATE_TOKEN;
+    if (pass_lower(&plan, kind, rows[i], rows[i] < 64 ? rows[i] : 64, &err)) fail_msg("%s", err.message);
+    check_template(&plan, &plan.template[i]);
+    check_layers(&plan.template[i]);
+  }
+  assert_int_equal(plan.n_plane, gguf_n_tensor(m.gguf));
+  assert_int_equal(plan.page_bytes, 4 * 2 * 2 * 64 * 64 * 2);
+  plan_deinit(&plan);
+  model_close(&m);
+}
+
+/* A graph that is well formed but that no kernel can run: declined, and the operation is named. */
+static void test_uncovered_operations(void **state) {
+  (void)state;
+  struct model m;
+  model_open(&m);
+  int x = 0;
+  struct moe_error err = {0};
+  const struct ir_node add = {.op = IR_ADD, .layer = IR_NO_LAYER, .in = {m.graph.n_node - 1, m.graph.n_node - 1}};
+  assert_int_equal(ir_add(&m.graph, &add, &x, &err), MOE_OK);
+  struct plan plan;
+  assert_int_equal(plan_init(&plan, &m.graph, false, 512, &err), MOE_OK);
+  assert_int_equal(pass_lower(&plan, IMG_TEMPLATE_TOKEN, 1, 1, &err), MOE_DECLINED);
+  assert_non_null(strstr(err.message, "no kernel covers %80, add"));
+  plan_deinit(&plan);
+  model_close(&m);
+}
+
+static void count_item(void *context, uint64_t item, unsigned thread) {
+  (void)thread;
+  atomic_fetch_add((_Atomic uint64_t *)context, item);
+}
+
+static void test_parallel_runs_every_item_once(void **state) {
+  (void)state;
+  for (unsigned n_thread = 1; n_thread <= 5; n_thread++) {
+    struct parallel *pool;
+    struct moe_error err = {0};
+    assert_int_equal(parallel_create(n_thread, &pool, &err), MOE_OK);
+    assert_int_equal(parallel_n_thread(pool), n_thread);
+    for (uint64_t n = 0; n < 200; n++) {
+      _Atomic uint64_t sum = 0;
+      parallel_for(pool, n, count_item, &sum);
+      assert_int_equal(sum, n ? n * (n - 1) / 2 : 0);
+    }
+    parallel_destroy(pool);
+  }
+}
+
+static void test_bytes_grow_and_align(void **state) {
+  (void)state;
+  struct emit_bytes b = {0};
+  struct moe_error err = {0};
+  for (uint64_t i = 0; i < 3000; i++) assert_int_equal(emit_bytes_append(&b, &i, sizeof i), 8 * i);
+  assert_int_equal(emit_bytes_text(&b, "xy"), 24000);
+  assert_int_equal(emit_bytes_align(&b, 64), 24064);
+  assert_int_equal(b.data[24003], 0);
+  assert_int_equal(emit_bytes_check(&b, "test", &err), MOE_OK);
+  assert_int_equal(emit_bytes_append(&b, "", UINT64_MAX - 5), 24064);
+  assert_int_equal(emit_bytes_check(&b, "test", &err), MOE_FAILED);
+  emit_bytes_deinit(&b);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_graph_of_the_embedded_model),
+      cmocka_unit_test(test_shape_rules),
+      cmocka_unit_test(test_lowering),
+      cmocka_unit_test(test_uncovered_operations),
+      cmocka_unit_test(test_parallel_runs_every_item_once),
+      cmocka_unit_test(test_bytes_grow_and_align),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
