@@ -70,7 +70,8 @@ struct vk_api {
   void *library;
 #define F(NAME) PFN_vk##NAME NAME;
   VK_GLOBAL(F)
-  VK_INSTANCE(F) VK_DEVICE(F)
+  VK_INSTANCE(F)
+  VK_DEVICE(F)
 #undef F
       PFN_vkGetInstanceProcAddr GetInstanceProcAddr;
 };

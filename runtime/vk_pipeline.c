@@ -2,6 +2,7 @@
 
 #include "vk_internal.h"
 #include "vk_pipeline_internal.h"
+#include "vk_warm.h"
 
 #include <fcntl.h>
 #include <pthread.h>
@@ -27,7 +28,8 @@ struct vk_pipeline_slot {
 struct vk_pipelines {
   struct vk_device *device;
   const struct img_modules_view *modules;
-  VkPipelineLayout layout;
+  VkPipelineLayout layout; /* one for all: push_bytes of push constants */
+  uint32_t push_bytes;
   VkPipelineCache cache;
   char *cache_path;
   pthread_t worker[VK_MAX_WORKER];
@@ -68,24 +70,32 @@ static uint32_t *vk_module_code(const struct vk_pipelines *p, uint32_t index, st
   return code;
 }
 
-/* Makes one pipeline from SPIR-V: the tuning row's specialization constants, and the device's subgroup size fixed where
- * the driver could choose another. */
-static VkResult vk_pipeline_make(struct vk_pipelines *p, uint32_t index, const uint32_t *code, VkPipeline *out) {
-  const struct vk_api *api = &p->device->api;
-  const struct vk_gpu *gpu = p->device->gpu;
-  const struct img_module *module = &p->modules->module[index];
+/* A module on its way to a pipeline. */
+struct vk_making {
+  const struct vk_pipelines *p;
+  const struct img_module *module;
+  const uint32_t *code;
+};
+
+/* Makes a pipeline from SPIR-V: the tuning row's specialization constants, and the device's subgroup size fixed where
+ * the driver could choose another. A vk_warm_make_fn. */
+static VkResult vk_pipeline_make(void *user, struct vk_device *device, VkPipelineLayout layout, VkPipeline *out) {
+  const struct vk_making *making = user;
+  const struct vk_api *api = &device->api;
+  const struct vk_gpu *gpu = device->gpu;
   uint32_t spec[IMG_N_SPEC];
-  memcpy(spec, vk_tuning(module, gpu->subgroup_size)->spec, sizeof spec);
+  memcpy(spec, vk_tuning(making->module, gpu->subgroup_size)->spec, sizeof spec);
   spec[IMG_SPEC_SUBGROUP] = gpu->subgroup_size;
   VkSpecializationMapEntry entries[IMG_N_SPEC];
   for (uint32_t i = 0; i < IMG_N_SPEC; i++)
     entries[i] = (VkSpecializationMapEntry){.constantID = i, .offset = 4 * i, .size = 4};
   const VkSpecializationInfo specialization = {
       .mapEntryCount = IMG_N_SPEC, .pMapEntries = entries, .dataSize = sizeof spec, .pData = spec};
-  const VkShaderModuleCreateInfo shader_info = {
-      .sType = VK_STRUCTURE_TYPE_SHADER_MODULE_CREATE_INFO, .codeSize = module->code_bytes, .pCode = code};
+  const VkShaderModuleCreateInfo shader_info = {.sType = VK_STRUCTURE_TYPE_SHADER_MODULE_CREATE_INFO,
+                                                .codeSize = making->module->code_bytes,
+                                                .pCode = making->code};
   VkShaderModule shader;
-  VkResult result = api->CreateShaderModule(p->device->handle, &shader_info, NULL, &shader);
+  VkResult result = api->CreateShaderModule(device->handle, &shader_info, NULL, &shader);
   if (result != VK_SUCCESS) return result;
   const VkPipelineShaderStageRequiredSubgroupSizeCreateInfo required = {
       .sType = VK_STRUCTURE_TYPE_PIPELINE_SHADER_STAGE_REQUIRED_SUBGROUP_SIZE_CREATE_INFO,
@@ -103,17 +113,21 @@ static VkResult vk_pipeline_make(struct vk_pipelines *p, uint32_t index, const u
                 .module = shader,
                 .pName = "main",
                 .pSpecializationInfo = &specialization},
-      .layout = p->layout};
-  result = api->CreateComputePipelines(p->device->handle, p->cache, 1, &info, NULL, out);
-  api->DestroyShaderModule(p->device->handle, shader, NULL);
+      .layout = layout};
+  VkPipelineCache cache = device == making->p->device ? making->p->cache : VK_NULL_HANDLE;
+  result = api->CreateComputePipelines(device->handle, cache, 1, &info, NULL, out);
+  api->DestroyShaderModule(device->handle, shader, NULL);
   return result;
 }
 
-static VkPipeline vk_pipeline_build(struct vk_pipelines *p, uint32_t index, struct moe_error *err) {
+static VkPipeline vk_pipeline_build(struct vk_pipelines *p, uint32_t index, struct vk_warm *warm,
+                                    struct moe_error *err) {
   VkPipeline pipeline = VK_NULL_HANDLE;
   uint32_t *code = vk_module_code(p, index, err);
   if (!code) return pipeline;
-  VkResult result = vk_pipeline_make(p, index, code, &pipeline);
+  struct vk_making making = {.p = p, .module = &p->modules->module[index], .code = code};
+  vk_warm_run(warm, vk_pipeline_make, &making);
+  VkResult result = vk_pipeline_make(&making, p->device, p->layout, &pipeline);
   free(code);
   if (result != VK_SUCCESS) {
     pipeline = VK_NULL_HANDLE;
@@ -171,6 +185,7 @@ static uint32_t vk_pipelines_next(const struct vk_pipelines *p) {
 
 static void *vk_pipelines_work(void *user) {
   struct vk_pipelines *p = user;
+  struct vk_warm *warm = vk_warm_create(p->device, p->push_bytes);
   pthread_mutex_lock(&p->mutex);
   while (!p->stop) {
     uint32_t index = vk_pipelines_next(p);
@@ -184,7 +199,7 @@ static void *vk_pipelines_work(void *user) {
     p->n_making++;
     pthread_mutex_unlock(&p->mutex);
     struct moe_error error = {0};
-    VkPipeline made = vk_pipeline_build(p, index, &error);
+    VkPipeline made = vk_pipeline_build(p, index, warm, &error);
     pthread_mutex_lock(&p->mutex);
     slot->handle = made;
     slot->error = error;
@@ -200,16 +215,18 @@ static void *vk_pipelines_work(void *user) {
     }
   }
   pthread_mutex_unlock(&p->mutex);
+  vk_warm_destroy(warm);
   return NULL;
 }
 
 static enum moe_code vk_pipelines_layout(struct vk_pipelines *p, struct moe_error *err) {
-  uint32_t push = 4;
+  uint32_t push = 4; /* all are multiples of 4 (img_check) */
   for (uint32_t i = 0; i < p->modules->n_module; i++) {
     uint32_t bytes = p->modules->module[i].push_bytes;
     if (bytes > push && bytes <= p->device->gpu->push_bytes) push = bytes;
   }
-  const VkPushConstantRange range = {.stageFlags = VK_SHADER_STAGE_COMPUTE_BIT, .size = (push + 3) & ~3u};
+  p->push_bytes = push;
+  const VkPushConstantRange range = {.stageFlags = VK_SHADER_STAGE_COMPUTE_BIT, .size = push};
   const VkPipelineLayoutCreateInfo info = {.sType = VK_STRUCTURE_TYPE_PIPELINE_LAYOUT_CREATE_INFO,
                                            .pushConstantRangeCount = 1,
                                            .pPushConstantRanges = &range};
