@@ -88,9 +88,12 @@ install_packages() {
 verb_deps() {
   install_packages
   say 'toolchain (glslang, SPIRV-Tools, QuickJS, Vulkan headers)'
-  toolchain=$(cmake/toolchain.sh)
+  # From /: what is built there for minutes does not depend on this tree, which may be moved meanwhile.
+  local here=$PWD jinja
+  toolchain=$(cd / && "$here/cmake/toolchain.sh")
   say "toolchain: $toolchain"
-  say "chat template engine: $(cmake/jinja.sh)"
+  jinja=$(cmake/jinja.sh)
+  say "chat template engine: $jinja"
 }
 
 # configure_and_build DIR TYPE
