@@ -38,7 +38,7 @@ struct request {
   uint32_t n_predict;    /* most tokens to emit, the end token counted; at least 1; n_ctx bounds it too */
   struct sampling_params sampling;
   uint32_t n_logprob; /* 0: no log-probabilities; 1..SCHEDULER_MAX_LOGPROB: that many best ids with each token */
-  bool ignore_eos;    /* end tokens are never emitted (their logits are masked) */
+  bool ignore_eos;    /* end tokens do not end the request; they are emitted as any other, is_end false */
 };
 
 struct token_logprob {
