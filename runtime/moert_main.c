@@ -1,15 +1,18 @@
 /* moert_main.c: the program moert: finds the verb, prints its error, exits with its code.
  *
  * Owns: the list of verbs as help, the exit. Does not own: any verb (verbs.def). */
+#include "engine_process.h"
+#include "front_run.h"
 #include "verbs.h"
 
 #include "img_format.h"
 
 #include <signal.h>
 #include <string.h>
+#include <unistd.h>
 
 static void print_help(FILE *out) {
-  fprintf(out, "usage: moert MODEL.img [options]        serve it over HTTP (moert --help-serve lists the options)\n"
+  fprintf(out, "usage: moert MODEL.img [options]        serve it over HTTP (moert --serve-help lists the options)\n"
                "       moert VERB [arguments]           each verb has --help\n\nverbs:\n");
 #define VERB(NAME, FUNCTION, SUMMARY) fprintf(out, "  %-10s %s\n", NAME, SUMMARY);
 #include "verbs.def"
@@ -30,6 +33,10 @@ int main(int argc, char **argv) {
     print_help(stdout);
     return MOE_OK;
   }
+  if (!strcmp(name, "--serve-help")) {
+    options_print_help(&front_run_table, stdout);
+    return MOE_OK;
+  }
   if (!strcmp(name, "--version")) {
     printf("moert %s, image format %d.%d\n", MOE_VERSION, IMG_MAJOR, IMG_MINOR);
     return MOE_OK;
@@ -44,7 +51,12 @@ int main(int argc, char **argv) {
   }
 #include "verbs.def"
 #undef VERB
-  if (!found) code = moe_fail(&err, MOE_USAGE, "moert: no verb '%s' (moert --help lists them)", name);
+  if (!found && !strcmp(name, "engine"))
+    code = engine_process_run(argc - 2, argv + 2, &err);
+  else if (!found && access(name, F_OK) && name[0] != '-' && !strpbrk(name, "./"))
+    code = moe_fail(&err, MOE_USAGE, "moert: '%s' is neither a verb (moert --help lists them) nor an image", name);
+  else if (!found)
+    code = front_run(argc - 1, argv + 1, &err);
   if (!code) code = verbs_flush(&err);
   if (code && err.message[0]) fprintf(stderr, "moert: error: %s\n", err.message);
   return (int)code;
