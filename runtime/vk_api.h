@@ -73,7 +73,7 @@ struct vk_api {
   VK_INSTANCE(F)
   VK_DEVICE(F)
 #undef F
-      PFN_vkGetInstanceProcAddr GetInstanceProcAddr;
+  PFN_vkGetInstanceProcAddr GetInstanceProcAddr;
 };
 
 /* Loads libvulkan and the global functions.
