@@ -83,8 +83,10 @@ enum moe_code arenas_init(struct arenas *a, struct vk_device *device, const stru
       arenas_make(a, device, IMG_ARENA_ACT, 0, plan->act_bytes, VK_BUFFER_DEVICE, "arena ACT", true, err);
   if (!code)
     code = arenas_make(a, device, IMG_ARENA_SLOT, 0, plan->slot_bytes, VK_BUFFER_DEVICE, "arena SLOT", true, err);
+  /* clearing makes the pages resident now; a CPU driver's memory is clear already, and stays untouched until used */
+  bool clear = vk_device_gpu(device)->type != VK_GPU_CPU;
   if (!code)
-    code = arenas_make(a, device, IMG_ARENA_STATE, 0, plan->state_bytes, VK_BUFFER_DEVICE, "arena STATE", false, err);
+    code = arenas_make(a, device, IMG_ARENA_STATE, 0, plan->state_bytes, VK_BUFFER_DEVICE, "arena STATE", clear, err);
   for (uint32_t copy = 0; copy < 2; copy++) {
     if (!code)
       code = arenas_make(a, device, IMG_ARENA_STEP, copy, plan->step_bytes, VK_BUFFER_STEP, "a step block", true, err);

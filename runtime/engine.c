@@ -93,21 +93,11 @@ static enum moe_code engine_cache(const struct engine *e, const char *folder, ch
   return code;
 }
 
-/* Compiles pipelines in the background in the order in which a first request needs them: the smallest window, one
- * token, the other windows, the other tokens. */
+/* Compiles pipelines in the background: the smallest template, which every answer needs, then the others. A CPU driver
+ * compiles on the cores that then compute: there the others wait until they are needed. */
 static void engine_want(struct engine *e) {
-  const struct img_template *all = e->load.view.templates.template;
-  const struct step_template *list = e->load.templates;
-  uint32_t n = e->load.n_template;
-  for (int kind = 0; kind < 2; kind++) {
-    uint32_t wanted = kind ? IMG_TEMPLATE_TOKEN : IMG_TEMPLATE_WINDOW;
-    for (uint32_t i = 0; i < n; i++)
-      if (all[list[i].index].kind == wanted) {
-        vk_replay_want(e->replay, list[i].index);
-        break;
-      }
-  }
-  for (uint32_t i = 0; i < n; i++) vk_replay_want(e->replay, list[i].index);
+  uint32_t n = e->load.gpu->type == VK_GPU_CPU ? 1 : e->load.n_template;
+  for (uint32_t i = 0; i < n; i++) vk_replay_want(e->replay, e->load.templates[i].index);
 }
 
 static enum moe_code engine_device(struct engine *e, const struct engine_options *o, struct moe_error *err) {
