@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -47,6 +48,7 @@ struct front_engine {
   struct ipc_progress progress;
   struct ipc_failed failed; /* what the present process said last; message "" if nothing */
   char reason[1200];
+  struct stat image; /* as it was when the front opened it; zero when there is no such file */
 };
 
 static void front_engine_pump(struct front_engine *e);
@@ -102,12 +104,26 @@ static void front_engine_close_channel(struct front_engine *e) {
   ipc_ring_close(&e->ring);
 }
 
+/* The front's tokenizer and the engine's weights must come from the same file: refuses to start another engine on a
+ * file that was replaced or changed meanwhile. */
+static enum moe_code front_engine_check_image(const struct front_engine *e, struct moe_error *err) {
+  struct stat now = {0};
+  if (stat(e->options.image_path, &now)) memset(&now, 0, sizeof now);
+  if (now.st_dev == e->image.st_dev && now.st_ino == e->image.st_ino && now.st_size == e->image.st_size &&
+      now.st_mtim.tv_sec == e->image.st_mtim.tv_sec && now.st_mtim.tv_nsec == e->image.st_mtim.tv_nsec)
+    return MOE_OK;
+  return moe_fail(err, MOE_FAILED,
+                  "%s: the file has changed since the server started; start the server again to serve it",
+                  e->options.image_path);
+}
+
 static void front_engine_on_readable(evutil_socket_t fd, short what, void *user);
 static void front_engine_on_writable(evutil_socket_t fd, short what, void *user);
 
 static enum moe_code front_engine_start(struct front_engine *e, struct moe_error *err) {
   int pair[2] = {-1, -1}, ring_fd = -1;
-  enum moe_code code = ipc_ring_create(&e->ring, &ring_fd, err);
+  enum moe_code code = front_engine_check_image(e, err);
+  if (!code) code = ipc_ring_create(&e->ring, &ring_fd, err);
   if (!code && socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair))
     code = moe_fail(err, MOE_FAILED, "cannot make a socket for the engine: %s", strerror(errno));
   if (!code) {
@@ -464,6 +480,7 @@ enum moe_code front_engine_create(struct event_base *base, const struct front_en
   e->options = *options;
   e->sink = *sink;
   e->fd = -1;
+  if (stat(options->image_path, &e->image)) memset(&e->image, 0, sizeof e->image);
   e->child = evsignal_new(base, SIGCHLD, front_engine_on_child, e);
   e->restart = evtimer_new(base, front_engine_on_restart, e);
   e->watch = event_new(base, -1, EV_PERSIST, front_engine_on_watch, e);

@@ -408,6 +408,7 @@ static void http_on_accept(struct evconnlistener *listener, evutil_socket_t fd, 
   }
   int one = 1;
   setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one); /* a token must not wait for the next one */
+  setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &one, sizeof one); /* a client whose machine vanished */
   r->server = server;
   r->overflow = server->n_connection >= (size_t)server->limits.max_connections;
   r->next = server->first;

@@ -49,7 +49,10 @@ class Server:
         self.starts = os.path.join(self.folder.name, "starts")
         with open(self.starts, "w") as file:
             file.write("".join(line + "\n" for line in starts))
-        command = [MOERT, real_image()] if REAL else [SCRIPTED, "scripted.img"]
+        self.image = real_image() if REAL else os.path.join(self.folder.name, "scripted.img")
+        if not REAL:
+            open(self.image, "w").close()
+        command = [MOERT if REAL else SCRIPTED, self.image]
         if REAL:
             options = ("--ctx", "1024") + options
         environment = dict(os.environ, SCRIPT_STARTS=self.starts, SCRIPT_ONCE=os.path.join(self.folder.name, "once"))

@@ -149,6 +149,14 @@ class LostEngineTest(unittest.TestCase):
             stream.close()
             self.assertEqual(server.wait_health(200).json()["live_requests"], 0)
 
+    def test_image_replaced_on_disk(self):
+        """Another file under the image's name is not what this server's tokenizer belongs to."""
+        with Server() as server:
+            open(server.image, "w").write("another one")
+            server.kill_engine()
+            health = server.wait_health(503)
+            server.wait_log("the file has changed", 20)
+
     def test_engine_that_does_not_come_back(self):
         with Server(starts=["ok"] + ["fail the device fell off the bus"] * 4 + ["ok"]) as server:
             stream = Stream(server, "/v1/completions", {"prompt": "slow:5,count:500|"})
