@@ -1,0 +1,48 @@
+/* expert_down_gemm.comp: second half of the feed-forward network for many rows. A workgroup takes a tile of an expert's pairs, eight at
+ * a time, and WG * EXTRA outputs; an invocation EXTRA (1 or 2) of them. */
+#version 460
+#extension GL_GOOGLE_include_directive : require
+#define KERNEL_expert_down_gemm
+#include "prelude.glsl"
+#include "formats.glsl"
+#include "act.glsl"
+#include "weight.glsl"
+#include "tile.glsl"
+
+void load_weight(uint64_t matrix, uint o, uint u, out weight w) {
+  DECODE(FMT, unit) unit = DECODE(FMT, load)(F_down, matrix, D_FF, D_MODEL, min(o, uint(D_MODEL - 1)), u);
+  WEIGHT_DECODE(FMT, w, unit)
+}
+void store(float acc[TILE_ROWS], uint o, uint pair[TILE_ROWS], uint n) {
+  if (o >= D_MODEL) return;
+  [[unroll]] for (uint j = 0; j < TILE_ROWS; j++)
+    if (j < n) st_y_float(4 * (uint64_t(pair[j]) * D_MODEL + o), acc[j]);
+}
+
+void main() {
+  uvec4 tile = ld_tiles_uvec4(16 * gl_WorkGroupID.y);
+  uint o = gl_WorkGroupID.x * WG * EXTRA + TID;
+  uint64_t matrix = pc.down + tile.x * DECODE(FMT, mat_stride)(D_FF, D_MODEL);
+  for (uint i0 = 0; i0 < tile.z; i0 += TILE_ROWS) {
+    uint pair[TILE_ROWS], offset[TILE_ROWS];
+    [[unroll]] for (uint j = 0; j < TILE_ROWS; j++) {
+      pair[j] = ld_pairs_uint(4 * (tile.y + min(i0 + j, tile.z - 1)));
+      offset[j] = pair[j] * D_FF;
+    }
+    float acc[TILE_ROWS], acc2[TILE_ROWS];
+    tile_zero(acc);
+    tile_zero(acc2);
+    for (uint u = 0; u < D_FF / 32; u++) {
+      weight w, w2;
+      load_weight(matrix, o, u, w);
+      if (EXTRA == 2) {
+        load_weight(matrix, o + WG, u, w2);
+        tile_add2(w, w2, F_h, pc.h, offset, DECODE(FMT, base)(u), DECODE(FMT, STEP), acc, acc2);
+      } else {
+        tile_add(w, F_h, pc.h, offset, DECODE(FMT, base)(u), DECODE(FMT, STEP), acc);
+      }
+    }
+    store(acc, o, pair, tile.z - i0);
+    if (EXTRA == 2) store(acc2, o + WG, pair, tile.z - i0);
+  }
+}

@@ -1,0 +1,21 @@
+/* fmt_q4_k.glsl: Q4_K, blocks of 256, six-bit scales and minima for every 32. */
+#ifndef SCALE_K
+#define SCALE_K
+#include "scale_k.glsl"
+#endif
+struct q4_k_unit { uvec4 q; scale_k s; };
+const uint q4_k_STEP = 32;
+uint q4_k_base(uint u) { return unit_base_256(u); }
+uint64_t q4_k_scales(uint n_in, uint n_out) { return plane_next(0, n_out, plane_row(n_in, 256, 128)); }
+uint64_t q4_k_mat_stride(uint n_in, uint n_out) {
+  return plane_next(q4_k_scales(n_in, n_out), n_out, plane_row(n_in, 256, 16));
+}
+q4_k_unit q4_k_load(uint field, uint64_t matrix, uint n_in, uint n_out, uint row, uint u) {
+  q4_k_unit w;
+  w.q = mem_ld_uvec4(field, matrix + row * plane_row(n_in, 256, 128) + 16 * u);
+  w.s = scale_k_of(mem_ld_uvec4(field, matrix + q4_k_scales(n_in, n_out) + row * plane_row(n_in, 256, 16) + (u >> 3) * 16),
+                   (u >> 1) & 3);
+  return w;
+}
+vec4 q4_k_lo(q4_k_unit w, uint k) { return bytes_u8(w.q[k] & 0x0f0f0f0fu) * w.s.d_lo - w.s.m_lo; }
+vec4 q4_k_hi(q4_k_unit w, uint k) { return bytes_u8((w.q[k] >> 4) & 0x0f0f0f0fu) * w.s.d_hi - w.s.m_hi; }

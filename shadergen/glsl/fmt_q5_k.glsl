@@ -1,0 +1,29 @@
+/* fmt_q5_k.glsl: Q5_K, Q4_K with a fifth bit. */
+#ifndef SCALE_K
+#define SCALE_K
+#include "scale_k.glsl"
+#endif
+struct q5_k_unit { uvec4 q; uint high; scale_k s; };
+const uint q5_k_STEP = 32;
+uint q5_k_base(uint u) { return unit_base_256(u); }
+uint64_t q5_k_high(uint n_in, uint n_out) { return plane_next(0, n_out, plane_row(n_in, 256, 128)); }
+uint64_t q5_k_scales(uint n_in, uint n_out) {
+  return plane_next(q5_k_high(n_in, n_out), n_out, plane_row(n_in, 256, 32));
+}
+uint64_t q5_k_mat_stride(uint n_in, uint n_out) {
+  return plane_next(q5_k_scales(n_in, n_out), n_out, plane_row(n_in, 256, 16));
+}
+q5_k_unit q5_k_load(uint field, uint64_t matrix, uint n_in, uint n_out, uint row, uint u) {
+  q5_k_unit w;
+  w.q = mem_ld_uvec4(field, matrix + row * plane_row(n_in, 256, 128) + 16 * u);
+  w.high = mem_ld_uint(field, matrix + q5_k_high(n_in, n_out) + row * plane_row(n_in, 256, 32) + 4 * u);
+  w.s = scale_k_of(mem_ld_uvec4(field, matrix + q5_k_scales(n_in, n_out) + row * plane_row(n_in, 256, 16) + (u >> 3) * 16),
+                   (u >> 1) & 3);
+  return w;
+}
+vec4 q5_k_lo(q5_k_unit w, uint k) {
+  return bytes_u8((w.q[k] & 0x0f0f0f0fu) | (((w.high >> k) & 0x01010101u) << 4)) * w.s.d_lo - w.s.m_lo;
+}
+vec4 q5_k_hi(q5_k_unit w, uint k) {
+  return bytes_u8(((w.q[k] >> 4) & 0x0f0f0f0fu) | (((w.high >> (4 + k)) & 0x01010101u) << 4)) * w.s.d_hi - w.s.m_hi;
+}

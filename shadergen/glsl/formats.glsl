@@ -1,0 +1,80 @@
+/* formats.glsl: weight formats by number. A kernel defines FMT (or FMT_GATE and FMT_UP) as a GGUF type number and calls
+ * DECODE(FMT, load)(...), which is q4_k_load for 12. A new format is one fmt_<name>.glsl, and here one name and one include.
+ *
+ * Every fmt file works in units of 32 weights of a row (PLANES.md): unit u has the elements base(u) + 0 .. 15 (low run) and
+ * base(u) + STEP + 0 .. 15 (high run). It defines
+ *   struct <name>_unit                                                       a unit as loaded
+ *   const uint <name>_STEP;  uint <name>_base(uint u)
+ *   uint64_t <name>_mat_stride(n_in, n_out)                                  bytes from matrix to matrix of a plane
+ *   <name>_unit <name>_load(field, matrix address, n_in, n_out, row, u)
+ *   vec4 <name>_lo(unit, k), <name>_hi(unit, k)                              elements 4k .. 4k + 3 of the low and the high run */
+#include "plane.glsl"
+
+#ifndef SHADERGEN_PARAMS
+#ifdef KERNEL_router
+#define FMT 0
+#endif
+#ifndef FMT
+#define FMT 12
+#endif
+#ifndef FMT_GATE
+#define FMT_GATE 12
+#endif
+#ifndef FMT_UP
+#define FMT_UP 12
+#endif
+#endif
+#ifndef FMT
+#define FMT -1
+#endif
+#ifndef FMT_GATE
+#define FMT_GATE -1
+#endif
+#ifndef FMT_UP
+#define FMT_UP -1
+#endif
+#define FMT_USED(N) (FMT == N || FMT_GATE == N || FMT_UP == N)
+
+#define FMT_NAME_0 f32
+#define FMT_NAME_1 f16
+#define FMT_NAME_2 q4_0
+#define FMT_NAME_6 q5_0
+#define FMT_NAME_8 q8_0
+#define FMT_NAME_12 q4_k
+#define FMT_NAME_13 q5_k
+#define FMT_NAME_14 q6_k
+#define FMT_NAME_30 bf16
+
+#if FMT_USED(0)
+#include "fmt_f32.glsl"
+#endif
+#if FMT_USED(1)
+#include "fmt_f16.glsl"
+#endif
+#if FMT_USED(2)
+#include "fmt_q4_0.glsl"
+#endif
+#if FMT_USED(6)
+#include "fmt_q5_0.glsl"
+#endif
+#if FMT_USED(8)
+#include "fmt_q8_0.glsl"
+#endif
+#if FMT_USED(12)
+#include "fmt_q4_k.glsl"
+#endif
+#if FMT_USED(13)
+#include "fmt_q5_k.glsl"
+#endif
+#if FMT_USED(14)
+#include "fmt_q6_k.glsl"
+#endif
+#if FMT_USED(30)
+#include "fmt_bf16.glsl"
+#endif
+
+#define DECODE_PASTE2(NAME, WHAT) NAME##_##WHAT
+#define DECODE_PASTE(NAME, WHAT) DECODE_PASTE2(NAME, WHAT)
+#define DECODE_NAME2(NUMBER) FMT_NAME_##NUMBER
+#define DECODE_NAME(NUMBER) DECODE_NAME2(NUMBER)
+#define DECODE(NUMBER, WHAT) DECODE_PASTE(DECODE_NAME(NUMBER), WHAT)

@@ -1,0 +1,25 @@
+/* plane.glsl: where things are in a weight plane (compiler/PLANES.md, "Shape"), and the bit tricks that its formats share.
+ * All sizes are functions of literals and fold away. */
+uint64_t plane_align(uint64_t bytes, uint align) { return (bytes + (align - 1)) / align * align; }
+/* Bytes from row to row of a sub-plane with block_bytes for every `elements` weights. */
+uint64_t plane_row(uint n_in, uint elements, uint block_bytes) {
+  return plane_align(uint64_t(n_in / elements) * block_bytes, 16);
+}
+/* Where the sub-plane after one that starts at `offset` starts; after the last: the matrix's bytes. */
+uint64_t plane_next(uint64_t offset, uint n_out, uint64_t row_stride) {
+  return plane_align(offset + n_out * row_stride, 256);
+}
+
+/* The four bytes of a word, lowest first. */
+vec4 bytes_u8(uint w) { return vec4(w & 255u, (w >> 8) & 255u, (w >> 16) & 255u, w >> 24); }
+vec4 bytes_s8(uint w) {
+  int s = int(w);
+  return vec4((s << 24) >> 24, (s << 16) >> 24, (s << 8) >> 24, s >> 24);
+}
+/* The f16 at an even byte address: loaded as the word that holds it. */
+float plane_f16(uint field, uint64_t address) {
+  vec2 pair = unpackHalf2x16(mem_ld_uint(field, address & ~uint64_t(3)));
+  return (uint(address) & 2u) != 0u ? pair.y : pair.x;
+}
+/* First element of a unit of a 256-block. */
+uint unit_base_256(uint u) { return (u >> 1) * 64 + (u & 1) * 16; }

@@ -1,0 +1,302 @@
+/* test_attention.c: rope_store and attention over shuffled pages, against references in double. */
+#include "kernel_case.h"
+#include "kernel_oracle.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#define MAX_ROW 16
+
+struct heads {
+  uint32_t n_head, n_kv_head, d_head, n_rot;
+  bool f32, neox, qk_norm;
+};
+
+static uint16_t to_f16(float f) {
+  _Float16 h = (_Float16)f;
+  uint16_t bits;
+  memcpy(&bits, &h, 2);
+  return bits;
+}
+static double from_f16(uint16_t bits) {
+  _Float16 h;
+  memcpy(&h, &bits, 2);
+  return (double)h;
+}
+
+/* Bytes of a page that holds two layers, of which the tests use the second. */
+static uint64_t layer_bytes(const struct heads *h) {
+  return 2ull * h->n_kv_head * 64 * h->d_head * (h->f32 ? 4 : 2);
+}
+static uint64_t page_bytes(const struct heads *h) {
+  return 2 * layer_bytes(h);
+}
+/* Byte of an element of a key (which 0) or value (1) in the arena, counted from the second layer's start in page 0. */
+static uint64_t element_at(const struct heads *h, uint32_t page, uint32_t which, uint32_t kv, uint32_t pos,
+                           uint32_t e) {
+  return page * page_bytes(h) + (((uint64_t)which * h->n_kv_head + kv) * 64 + pos % 64) * h->d_head * (h->f32 ? 4 : 2) +
+         (uint64_t)e * (h->f32 ? 4 : 2);
+}
+static double element(const struct heads *h, const uint8_t *state, uint64_t at) {
+  float f;
+  uint16_t bits;
+  memcpy(&f, state + at, 4 * h->f32);
+  memcpy(&bits, state + at, 2);
+  return h->f32 ? (double)f : from_f16(bits);
+}
+
+/* Reference of norm and rotation of one head: in -> out. */
+static void rope_reference(const struct heads *h, const float *in, const float *norm, const double *inv_freq,
+                           uint32_t pos, double *out) {
+  double squares = 0;
+  for (uint32_t i = 0; i < h->d_head; i++) squares += (double)in[i] * in[i];
+  for (uint32_t i = 0; i < h->d_head; i++)
+    out[i] = h->qk_norm ? in[i] / sqrt(squares / h->d_head + (double)1e-6f) * norm[i] : in[i];
+  for (uint32_t i = 0; i < h->n_rot / 2; i++) {
+    double *a = &out[h->neox ? i : 2 * i], *b = &out[h->neox ? i + h->n_rot / 2 : 2 * i + 1];
+    double c = cos(pos * inv_freq[i]), s = sin(pos * inv_freq[i]), x = *a, y = *b;
+    *a = x * c - y * s;
+    *b = x * s + y * c;
+  }
+}
+
+static void set_heads(struct kernel_case *c, const struct heads *h, uint32_t n_row) {
+  kernel_case_param(c, "N_HEAD", h->n_head);
+  kernel_case_param(c, "N_KV_HEAD", h->n_kv_head);
+  kernel_case_param(c, "D_HEAD", h->d_head);
+  kernel_case_param(c, "N_ROW", n_row);
+  kernel_case_param(c, "MAX_ROW", MAX_ROW);
+  kernel_case_param(c, "Q_STRIDE", h->n_head * h->d_head);
+  kernel_case_param(c, "PAGE_BYTES", (double)page_bytes(h));
+  kernel_case_param(c, "KV_F32", h->f32);
+}
+
+static void run_rope(struct oracle_rng *rng, const struct heads *h) {
+  enum { ROWS = 5, LIVE = 4, SLOTS = 2, STRIDE = 3 };
+  static const uint32_t pos[LIVE] = {0, 63, 64, 130}, slot[LIVE] = {0, 1, 1, 0};
+  /* The last row's angle at a far position: same page as 130. */
+  uint64_t step_bytes;
+  uint32_t *step = oracle_step(rng, MAX_ROW, LIVE, SLOTS, STRIDE, pos, slot, &step_bytes);
+  uint32_t nq = h->n_head * h->d_head, nk = h->n_kv_head * h->d_head;
+  float *q = oracle_floats(rng, ROWS * nq), *k = oracle_floats(rng, ROWS * nk), *v = oracle_floats(rng, ROWS * nk);
+  float *q_norm = oracle_floats(rng, h->d_head), *k_norm = oracle_floats(rng, h->d_head);
+  double inv_freq[128];
+  uint64_t turns[128];
+  for (uint32_t i = 0; i < h->n_rot / 2; i++) {
+    inv_freq[i] = pow(1e6, -2.0 * i / h->n_rot);
+    turns[i] = shadergen_rope_turns(inv_freq[i]);
+  }
+  struct kernel_case c;
+  kernel_case_init(&c, KERNEL_ROPE_STORE);
+  set_heads(&c, h, ROWS);
+  kernel_case_param(&c, "N_ROT", h->n_rot);
+  kernel_case_param(&c, "K_STRIDE", nk);
+  kernel_case_param(&c, "V_STRIDE", nk);
+  kernel_case_param(&c, "NEOX", h->neox);
+  kernel_case_param(&c, "QK_NORM", h->qk_norm);
+  float *got = kernel_case_bind(&c, "q", q, 0);
+  kernel_case_bind(&c, "k", k, 0);
+  kernel_case_bind(&c, "v", v, 0);
+  if (h->qk_norm) kernel_case_bind(&c, "q_norm", q_norm, 0);
+  if (h->qk_norm) kernel_case_bind(&c, "k_norm", k_norm, 0);
+  kernel_case_bind(&c, "rope", turns, 0);
+  uint8_t *state = kernel_case_bind(&c, "state", NULL, (SLOTS * STRIDE + 1) * page_bytes(h));
+  kernel_case_bind(&c, "step", step, step_bytes);
+  kernel_case_run(&c);
+
+  double *want = malloc(LIVE * nq * sizeof *want), key[256];
+  uint32_t written = 0;
+  assert_non_null(want);
+  for (uint32_t r = 0; r < LIVE; r++) {
+    uint32_t page = step[img_step_page_table(MAX_ROW) + slot[r] * STRIDE + pos[r] / 64];
+    for (uint32_t i = 0; i < h->n_head; i++)
+      rope_reference(h, q + r * nq + i * h->d_head, q_norm, inv_freq, pos[r], want + r * nq + i * h->d_head);
+    for (uint32_t i = 0; i < h->n_kv_head; i++) {
+      rope_reference(h, k + r * nk + i * h->d_head, k_norm, inv_freq, pos[r], key);
+      for (uint32_t e = 0; e < h->d_head; e++) {
+        double bar = h->f32 ? 4e-6 : 2e-3, value = v[r * nk + i * h->d_head + e];
+        double gk = element(h, state, element_at(h, page, 0, i, pos[r], e));
+        double gv = element(h, state, element_at(h, page, 1, i, pos[r], e));
+        if (!(fabs(gk - key[e]) <= bar)) fail_msg("key row %u head %u element %u: %g, not %g", r, i, e, gk, key[e]);
+        if (!(fabs(gv - value) <= bar / 2)) fail_msg("value row %u head %u element %u: %g, not %g", r, i, e, gv, value);
+        written += 2;
+      }
+    }
+  }
+  oracle_check("rope_store q", got, want, NULL, LIVE * nq);
+  assert_memory_equal(got + LIVE * nq, q + LIVE * nq, (ROWS - LIVE) * nq * 4);
+  uint32_t touched = 0; /* words of the arena that are no longer poison: exactly the rows' */
+  for (uint64_t i = 0; i < (SLOTS * STRIDE + 1) * page_bytes(h) / 4; i++)
+    touched += ((uint32_t *)state)[i] != VKH_POISON;
+  assert_int_equal(touched, h->f32 ? written : written / 2);
+  kernel_case_deinit(&c);
+  free(want), free(q), free(k), free(v), free(q_norm), free(k_norm), free(step);
+}
+
+static void test_rope_store(void **state) {
+  (void)state;
+  struct oracle_rng rng = {1};
+  run_rope(&rng, &(struct heads){8, 2, 64, 64, false, true, true});
+  run_rope(&rng, &(struct heads){4, 4, 128, 128, true, true, false});
+  run_rope(&rng, &(struct heads){3, 1, 96, 32, true, false, true});
+  run_rope(&rng, &(struct heads){2, 1, 128, 64, false, true, true});
+}
+
+/* Angles stay exact far out. */
+static void test_rope_far(void **state) {
+  (void)state;
+  const struct heads h = {1, 1, 64, 64, true, true, false};
+  struct oracle_rng rng = {2};
+  uint64_t step_bytes, turns[32];
+  double inv_freq[32], want[64];
+  for (uint32_t pos = 1000; pos <= 1000000; pos = pos * 10 + 7) {
+    uint32_t *step = oracle_step(&rng, MAX_ROW, 1, 1, pos / 64 + 1, &pos, NULL, &step_bytes);
+    step[img_step_page_table(MAX_ROW) + pos / 64] = 0;
+    float *q = oracle_floats(&rng, 64), *k = oracle_floats(&rng, 64), *v = oracle_floats(&rng, 64);
+    for (uint32_t i = 0; i < 32; i++) {
+      inv_freq[i] = pow(1e4, -2.0 * i / 64);
+      turns[i] = shadergen_rope_turns(inv_freq[i]);
+    }
+    struct kernel_case c;
+    kernel_case_init(&c, KERNEL_ROPE_STORE);
+    set_heads(&c, &h, 1);
+    kernel_case_param(&c, "N_ROT", 64);
+    kernel_case_param(&c, "K_STRIDE", 64);
+    kernel_case_param(&c, "V_STRIDE", 64);
+    float *got = kernel_case_bind(&c, "q", q, 0);
+    kernel_case_bind(&c, "k", k, 0);
+    kernel_case_bind(&c, "v", v, 0);
+    kernel_case_bind(&c, "rope", turns, 0);
+    kernel_case_bind(&c, "state", NULL, page_bytes(&h));
+    kernel_case_bind(&c, "step", step, step_bytes);
+    kernel_case_run_plain(&c);
+    rope_reference(&h, q, NULL, inv_freq, pos, want);
+    oracle_check("rope far out", got, want, NULL, 64);
+    kernel_case_deinit(&c);
+    free(step), free(q), free(k), free(v);
+  }
+}
+
+/* Row r attends positions 0 .. pos[r] of its slot. */
+static void attention_reference(const struct heads *h, const float *q, const uint8_t *state, const uint32_t *pages,
+                                uint32_t n_pos, double scale, double *out) {
+  double *p = malloc(n_pos * sizeof *p);
+  assert_non_null(p);
+  for (uint32_t head = 0; head < h->n_head; head++) {
+    uint32_t kv = head / (h->n_head / h->n_kv_head);
+    double top = -1e300, total = 0;
+    for (uint32_t t = 0; t < n_pos; t++) {
+      p[t] = 0;
+      for (uint32_t e = 0; e < h->d_head; e++)
+        p[t] += q[head * h->d_head + e] * element(h, state, element_at(h, pages[t / 64], 0, kv, t, e));
+      p[t] *= scale;
+      top = fmax(top, p[t]);
+    }
+    for (uint32_t t = 0; t < n_pos; t++) total += p[t] = exp(p[t] - top);
+    for (uint32_t e = 0; e < h->d_head; e++) {
+      double sum = 0;
+      for (uint32_t t = 0; t < n_pos; t++) sum += p[t] * element(h, state, element_at(h, pages[t / 64], 1, kv, t, e));
+      out[head * h->d_head + e] = sum / total;
+    }
+  }
+  free(p);
+}
+
+/* Fills the slots' positions with random keys and values; the rest of the arena stays NaN. */
+static void fill_state(struct oracle_rng *rng, const struct heads *h, const uint32_t *table, uint32_t n_slot,
+                       uint32_t stride, const uint32_t *length, uint8_t *state) {
+  for (uint32_t s = 0; s < n_slot; s++)
+    for (uint32_t t = 0; t < length[s]; t++)
+      for (uint32_t i = 0; i < 2 * h->n_kv_head * h->d_head; i++) {
+        uint32_t kv = i / h->d_head;
+        uint64_t at = element_at(h, table[s * stride + t / 64], kv / h->n_kv_head, kv % h->n_kv_head, t, i % h->d_head);
+        float f = oracle_float(rng);
+        uint16_t bits = to_f16(f);
+        memcpy(state + at, h->f32 ? (void *)&f : (void *)&bits, h->f32 ? 4 : 2);
+      }
+}
+
+static void run_attention(struct oracle_rng *rng, const struct heads *h, uint32_t live, const uint32_t *pos,
+                          const uint32_t *slot, uint32_t n_split, bool instrumented) {
+  enum { SLOTS = 2 };
+  uint32_t rows = live + 1, stride = 1, length[SLOTS] = {0};
+  for (uint32_t r = 0; r < live; r++) {
+    if (pos[r] / 64 + 1 > stride) stride = pos[r] / 64 + 1;
+    if (pos[r] + 1 > length[slot[r]]) length[slot[r]] = pos[r] + 1;
+  }
+  uint64_t step_bytes;
+  uint32_t *step = oracle_step(rng, MAX_ROW, live, SLOTS, stride, pos, slot, &step_bytes), nq = h->n_head * h->d_head;
+  uint32_t *table = step + img_step_page_table(MAX_ROW);
+  float *q = oracle_floats(rng, rows * nq);
+  double scale = 4 / sqrt(h->d_head); /* sharper than random vectors would be */
+  struct kernel_case c;
+  kernel_case_init(&c, KERNEL_ATTENTION);
+  set_heads(&c, h, rows);
+  kernel_case_param(&c, "Y_STRIDE", nq);
+  kernel_case_param(&c, "N_SPLIT", n_split);
+  kernel_case_param(&c, "SCALE", scale);
+  kernel_case_bind(&c, "q", q, 0);
+  uint8_t *state = kernel_case_bind(&c, "state", NULL, (SLOTS * stride + 1) * page_bytes(h));
+  fill_state(rng, h, table, SLOTS, stride, length, state);
+  kernel_case_bind(&c, "step", step, step_bytes);
+  float *y = kernel_case_bind(&c, "y", NULL, 0);
+  uint32_t *counter = kernel_case_bind(&c, "counter", NULL, 0);
+  if (n_split > 1) memset(counter, 0, rows * h->n_head * 4);
+  if (instrumented)
+    kernel_case_run(&c);
+  else
+    kernel_case_run_plain(&c);
+
+  double *want = malloc(live * nq * sizeof *want), *wrong = malloc(live * nq * sizeof *wrong);
+  assert_true(want && wrong);
+  for (uint32_t r = 0; r < live; r++) {
+    const uint32_t *pages = table + slot[r] * stride;
+    attention_reference(h, q + r * nq, state, pages, pos[r] + 1, (double)(float)scale, want + r * nq);
+    /* Wrong: the last position is left out (a row with a single position: nothing is scaled). */
+    if (pos[r]) attention_reference(h, q + r * nq, state, pages, pos[r], (double)(float)scale, wrong + r * nq);
+    for (uint32_t i = 0; !pos[r] && i < nq; i++) wrong[r * nq + i] = 1.1 * want[r * nq + i];
+  }
+  char what[128];
+  snprintf(what, sizeof what, "attention %u/%u heads of %u, row 0 at %u, %u splits", h->n_head, h->n_kv_head, h->d_head,
+           pos[0], n_split);
+  oracle_check(what, y, want, wrong, live * nq);
+  assert_true(isnan(y[live * nq]));
+  for (uint32_t i = 0; n_split > 1 && i < rows * h->n_head; i++) assert_int_equal(counter[i], 0);
+  kernel_case_deinit(&c);
+  free(want), free(wrong), free(q), free(step);
+}
+
+static void test_attention(void **state) {
+  (void)state;
+  struct oracle_rng rng = {3};
+  static const struct heads small = {8, 2, 64, 64, false, true, false};
+  static const uint32_t context[] = {1, 63, 64, 65, 130, 1000}, slot1 = 1;
+  for (size_t i = 0; i < sizeof context / sizeof *context; i++) {
+    uint32_t pos = context[i] - 1;
+    run_attention(&rng, &small, 1, &pos, &slot1, 4, i == 4);
+    run_attention(&rng, &small, 1, &pos, &slot1, 1, false);
+  }
+  static const uint32_t pos[] = {0, 129, 64, 7, 63}, slot[] = {1, 0, 1, 0, 0};
+  static const struct heads shapes[] = {{4, 4, 128, 0, true, 0, 0},
+                                        {6, 3, 96, 0, false, 0, 0},
+                                        {7, 1, 32, 0, false, 0, 0},
+                                        {16, 2, 128, 0, false, 0, 0},
+                                        {4, 1, 256, 0, true, 0, 0}};
+  for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
+    run_attention(&rng, &shapes[i], 5, pos, slot, i % 2 ? 1 : 3, true);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_rope_store),
+      cmocka_unit_test(test_rope_far),
+      cmocka_unit_test(test_attention),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}

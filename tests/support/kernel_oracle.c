@@ -1,0 +1,155 @@
+/* kernel_oracle.c: see kernel_oracle.h. */
+#include "kernel_oracle.h"
+
+#include "dequant.h"
+#include "formats.h"
+#include "pack.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+const uint32_t oracle_formats[] = {
+#define FORMAT_COMPILED(number, ...) number,
+#define FORMAT_NAMED(number, ...)
+#include "formats.def"
+};
+const size_t oracle_n_format = sizeof oracle_formats / sizeof *oracle_formats;
+
+/* SplitMix64. Source: Steele, Lea, Flood, "Fast splittable pseudorandom number generators", 2014. */
+uint32_t oracle_u32(struct oracle_rng *rng) {
+  uint64_t z = rng->state += 0x9e3779b97f4a7c15u;
+  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
+  z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
+  return (uint32_t)((z ^ (z >> 31)) >> 32);
+}
+
+float oracle_float(struct oracle_rng *rng) {
+  return (float)((double)oracle_u32(rng) / 2147483648.0 - 1.0);
+}
+
+float *oracle_floats(struct oracle_rng *rng, size_t n) {
+  float *f = malloc(n * sizeof *f);
+  assert_non_null(f);
+  for (size_t i = 0; i < n; i++) f[i] = oracle_float(rng);
+  return f;
+}
+
+/* Half-precision bits of 2^-5 .. 2^-4, positive or negative. */
+static uint16_t random_f16(struct oracle_rng *rng) {
+  uint32_t r = oracle_u32(rng);
+  return (uint16_t)((r & 0x8000u) | (10u << 10) | (r & 0x3ffu));
+}
+
+/* Where a block of a format has its f16 scales; the rest of a quantized block may be any bytes. */
+static void random_block(struct oracle_rng *rng, const struct format *f, uint8_t *block) {
+  for (uint32_t i = 0; i < f->bytes; i++) block[i] = (uint8_t)oracle_u32(rng);
+  uint16_t d[2] = {random_f16(rng), random_f16(rng)};
+  float value = oracle_float(rng);
+  switch (f->number) {
+  case 0:
+    memcpy(block, &value, 4);
+    break;
+  case 1:
+    memcpy(block, d, 2);
+    break;
+  case 30:
+    memcpy(block, (uint8_t *)&value + 2, 2);
+    break;
+  case 12:
+  case 13:
+    memcpy(block, d, 4);
+    break;
+  case 14:
+    memcpy(block + 208, d, 2);
+    break;
+  case 2:
+  case 6:
+  case 8:
+    memcpy(block, d, 2);
+    break;
+  default:
+    fail_msg("kernel_oracle.c: where are the scales of a %s block?", f->name);
+  }
+}
+
+void oracle_weight_init(struct oracle_weight *w, struct oracle_rng *rng, uint32_t format, uint32_t n_in, uint32_t n_out,
+                        uint32_t n_mat) {
+  struct moe_error err = {0};
+  struct plane_layout layout;
+  const struct format *f = format_find(format);
+  assert_non_null(f);
+  if (pack_layout(f, n_in, n_out, n_mat, &layout, &err)) fail_msg("%s", err.message);
+  uint64_t n_row = (uint64_t)n_out * n_mat;
+  uint8_t *source = malloc(n_row * layout.src_row_bytes);
+  *w = (struct oracle_weight){
+      malloc(layout.bytes), malloc(n_row * n_in * sizeof(float)), layout.bytes, n_in, n_out, n_mat};
+  assert_true(source && w->plane && w->value);
+  for (uint64_t b = 0; b < n_row * layout.n_block; b++) random_block(rng, f, source + b * f->bytes);
+  pack_plane(&layout, source, 0, n_row, w->plane);
+  for (uint64_t r = 0; r < n_row; r++) dequant_row(f, source + r * layout.src_row_bytes, w->value + r * n_in, n_in);
+  free(source);
+}
+
+void oracle_weight_deinit(struct oracle_weight *w) {
+  free(w->plane);
+  free(w->value);
+  *w = (struct oracle_weight){0};
+}
+
+double oracle_dot(const struct oracle_weight *w, uint32_t mat, uint32_t row, const double *x) {
+  const float *v = w->value + ((uint64_t)mat * w->n_out + row) * w->n_in;
+  double sum = 0;
+  for (uint32_t k = 0; k < w->n_in; k++) sum += v[k] * x[k];
+  return sum;
+}
+
+double oracle_error(const float *got, const double *want, size_t n) {
+  double worst = 0, squares = 0;
+  for (size_t i = 0; i < n; i++) {
+    double e = fabs(got[i] - want[i]);
+    if (!(e <= worst)) worst = isnan(e) ? INFINITY : e;
+    squares += want[i] * want[i];
+  }
+  return worst / (sqrt(squares / (double)n) + 1e-30);
+}
+
+void oracle_check(const char *what, const float *got, const double *want, const double *wrong, size_t n) {
+  double e = oracle_error(got, want, n);
+  if (!(e <= ORACLE_BAR)) {
+    size_t i = 0;
+    while (i + 1 < n && fabs(got[i] - want[i]) <= ORACLE_BAR * fabs(want[i]) + 1e-6) i++;
+    fail_msg("%s: error %.3g exceeds %.1g; element %zu of %zu is %.9g, the reference %.9g", what, e, ORACLE_BAR, i, n,
+             got[i], want[i]);
+  }
+  if (wrong && !(oracle_error(got, wrong, n) > ORACLE_BAR))
+    fail_msg("%s: a perturbed input passes too: the bar is worthless here", what);
+}
+
+uint32_t *oracle_step(struct oracle_rng *rng, uint32_t max_row, uint32_t n_row, uint32_t n_slot, uint32_t page_stride,
+                      const uint32_t *pos, const uint32_t *slot, uint64_t *bytes) {
+  *bytes = img_step_bytes(max_row, n_slot, page_stride);
+  uint32_t *step = malloc(*bytes);
+  assert_non_null(step);
+  memset(step, 0, *bytes);
+  step[IMG_STEP_N_ROW] = n_row;
+  step[IMG_STEP_PAGE_STRIDE] = page_stride;
+  for (uint32_t r = 0; r < n_row; r++) {
+    step[img_step_row_token() + r] = r;
+    step[img_step_row_pos(max_row) + r] = pos ? pos[r] : r;
+    step[img_step_row_slot(max_row) + r] = slot ? slot[r] : 0;
+  }
+  uint32_t *table = step + img_step_page_table(max_row), n = n_slot * page_stride;
+  for (uint32_t i = 0; i < n; i++) table[i] = i + 1;
+  for (uint32_t i = n; i > 1; i--) {
+    uint32_t j = oracle_u32(rng) % i, swap = table[i - 1];
+    table[i - 1] = table[j];
+    table[j] = swap;
+  }
+  return step;
+}
