@@ -4,9 +4,44 @@
 #include <string.h>
 #include <zstd.h>
 
+/* Kernels whose parameter of this name only says how many rows there can be at most: code made for the most rows that
+ * any template has serves all of them, and an image has one module instead of one a template. (Grids and regions come
+ * from the dispatch's own parameters.) The others size arrays or tiles by it. */
+static const struct {
+  enum kernel_id kernel;
+  const char *param;
+} emit_row_bounds[] = {
+    {KERNEL_EMBED, "N_ROW"},
+    {KERNEL_GEMM, "N_ROW"},
+    {KERNEL_GEMM, "X_ROWS"},
+    {KERNEL_NORM, "N_ROW"},
+    {KERNEL_ROPE_STORE, "N_ROW"},
+    {KERNEL_ATTENTION, "N_ROW"},
+    {KERNEL_ROUTER, "N_ROW"},
+    {KERNEL_TOPK, "N_ROW"},
+    {KERNEL_EXPERT_GATE_UP, "N_ROW"},
+    {KERNEL_EXPERT_DOWN, "N_ROW"},
+    {KERNEL_COMBINE, "N_ROW"},
+    {KERNEL_EXPERT_GATE_UP_GEMM, "N_ROW"},
+    {KERNEL_EXPERT_DOWN_GEMM, "N_ROW"},
+};
+
+/* The request that is compiled for a dispatch. */
+static struct shadergen_request emit_module_request(const struct plan *plan, const struct plan_op *op) {
+  struct shadergen_request r = op->request;
+  for (uint32_t i = 0; i < r.n_param; i++) {
+    if (r.kernel == KERNEL_SAMPLE && !strcmp(r.param[i].name, "N_SELECT")) r.param[i].value = IMG_MAX_SELECT;
+    for (size_t k = 0; k < sizeof emit_row_bounds / sizeof *emit_row_bounds; k++)
+      if (emit_row_bounds[k].kernel == r.kernel && !strcmp(emit_row_bounds[k].param, r.param[i].name))
+        r.param[i].value = plan->max_row;
+  }
+  return r;
+}
+
 /* A request, the first dispatch that made it, and what became of it. */
 struct emit_module_job {
   const struct plan_op *op;
+  struct shadergen_request request;
   uint32_t module; /* index in the section, after duplicates are dropped */
   struct shadergen_module compiled;
   void *frame;
@@ -35,8 +70,9 @@ static enum moe_code emit_collect(const struct plan *plan, struct emit_module_jo
   for (uint32_t t = 0; t < plan->n_template; t++)
     for (uint32_t i = 0; i < plan->template[t].n_op; i++, at++) {
       const struct plan_op *op = &plan->template[t].op[i];
+      const struct shadergen_request request = emit_module_request(plan, op);
       uint32_t k = 0;
-      while (k < jobs->n && !emit_same_request(&jobs->job[k].op->request, &op->request)) k++;
+      while (k < jobs->n && !emit_same_request(&jobs->job[k].request, &request)) k++;
       of_op[at] = k;
       if (k < jobs->n) continue;
       if (jobs->n == capacity) {
@@ -45,7 +81,7 @@ static enum moe_code emit_collect(const struct plan *plan, struct emit_module_jo
         if (!grown) return moe_fail(err, MOE_FAILED, "out of memory: %u modules", capacity);
         jobs->job = grown;
       }
-      jobs->job[jobs->n] = (struct emit_module_job){.op = op};
+      jobs->job[jobs->n] = (struct emit_module_job){.op = op, .request = request};
       jobs->n++;
     }
   return MOE_OK;
@@ -55,7 +91,7 @@ static void emit_compile_item(void *context, uint64_t item, unsigned thread) {
   (void)thread;
   const struct emit_module_jobs *jobs = context;
   struct emit_module_job *job = &jobs->job[item];
-  job->code = shadergen_compile(&job->op->request, &job->compiled, &job->err);
+  job->code = shadergen_compile(&job->request, &job->compiled, &job->err);
   if (job->code) return;
   size_t bound = ZSTD_compressBound(job->compiled.bytes);
   job->frame = malloc(bound);

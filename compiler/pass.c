@@ -125,8 +125,7 @@ void pass_product(struct pass *p, int i, enum img_role role, uint64_t y, bool re
     pass_emit(p, KERNEL_GEMM, role,
               PASS_PARAMS({"FMT", format}, {"N_IN", (double)w->dim[0]}, {"N_OUT", (double)w->dim[1]}, {"N_ROW", rows},
                           {"X_STRIDE", (double)w->dim[0]}, {"Y_STRIDE", (double)w->dim[1]}, {"X_ROWS", p->n_row},
-                          {"TM", rows <= 16 ? 16 : 32}, {"RESIDUAL", residual}, {"BIAS", bias},
-                          {"ROWSEL", node->selected}),
+                          {"TM", 32}, {"RESIDUAL", residual}, {"BIAS", bias}, {"ROWSEL", node->selected}),
               PASS_ARGS({"weight", weight}, {"x", PASS_ACT(x)}, {"bias", b}, {"y", PASS_ACT(y)}, {"step", PASS_STEP}));
 }
 

@@ -21,12 +21,9 @@ static bool pass_heads_match(const struct pass *p, int i, uint32_t d_head, struc
   return pass_ready(p, h->from) && p->value[h->from].norm == IR_NONE && p->n_use[h->from] == 1;
 }
 
-/* Enough workgroups to fill a device while the rows are few; windows have rows enough. */
+/* Splits fill a device while heads and rows are few. One number for all templates that split: they share a module. */
 static uint32_t pass_splits(const struct pass *p, uint32_t n_head) {
-  uint32_t splits = 1;
-  if (p->template->kind != IMG_TEMPLATE_TOKEN) return 1;
-  while (splits < 8 && splits * n_head * p->n_row < 256) splits *= 2;
-  return splits;
+  return n_head * p->n_row < 128 ? 8 : 1;
 }
 
 static void pass_rope_store(struct pass *p, const struct ir_node *node, const struct pass_heads *q,
@@ -66,11 +63,11 @@ bool pass_attention(struct pass *p, int i) {
   uint64_t partial = splits > 1 ? pass_buffer(p, (uint64_t)p->n_row * a->n_head * splits, a->d_head + 4) : 0;
   pass_emit(p, KERNEL_ATTENTION, IMG_ROLE_ATTENTION,
             PASS_PARAMS({"N_HEAD", a->n_head}, {"N_KV_HEAD", a->n_kv_head}, {"D_HEAD", a->d_head}, {"N_ROW", p->n_row},
-                        {"Q_STRIDE", node->width}, {"OUT_STRIDE", node->width},
+                        {"Q_STRIDE", node->width}, {"Y_STRIDE", node->width},
                         {"PAGE_BYTES", (double)p->plan->page_bytes}, {"N_SPLIT", splits}, {"SCALE", a->scale},
                         {"KV_F32", p->plan->kv_f32}),
             PASS_ARGS({"q", PASS_ACT(p->value[q.from].act)}, {"state", state}, {"step", PASS_STEP},
-                      {"out", PASS_ACT(out)}, {"partial", splits > 1 ? PASS_ACT(partial) : PASS_NONE},
+                      {"y", PASS_ACT(out)}, {"partial", splits > 1 ? PASS_ACT(partial) : PASS_NONE},
                       {"counter", splits > 1 ? PASS_ACT(p->plan->attention_counter) : PASS_NONE}));
   const int covered[] = {q.rope, k.rope, q.norm, k.norm};
   for (int n = 0; n < 4; n++)

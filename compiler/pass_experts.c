@@ -12,7 +12,7 @@ static bool pass_row_by_row(const struct pass *p, const struct ir_attr *a) {
 /* Rows of a tile: near the mean number of pairs an expert gets. */
 static double pass_tile_rows(const struct pass *p, const struct ir_attr *a) {
   uint64_t mean = (uint64_t)p->n_row * a->n_expert_used / a->n_expert;
-  return mean <= 4 ? 8 : mean <= 12 ? 16 : 32;
+  return mean <= 8 ? 8 : 32;
 }
 
 static void pass_schedule(struct pass *p, int i) {

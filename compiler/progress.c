@@ -50,7 +50,7 @@ static void *progress_main(void *argument) {
     struct timespec until;
     clock_gettime(CLOCK_MONOTONIC, &until);
     until.tv_nsec += p->tty ? 200000000 : 0;
-    until.tv_sec += p->tty ? until.tv_nsec / 1000000000 : 5;
+    until.tv_sec += until.tv_nsec / 1000000000 + (p->tty ? 0 : 5);
     until.tv_nsec %= 1000000000;
     if (!pthread_cond_timedwait(&p->wake, &p->mutex, &until) || p->stop) continue;
     progress_print(p);
