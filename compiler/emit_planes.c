@@ -101,8 +101,6 @@ enum moe_code emit_planes(const struct plan *plan, struct img_writer *writer, st
   enum moe_code code = MOE_OK;
   for (uint32_t i = 0; i < plan->n_plane && !code; i++)
     code = emit_plane(plan, &plan->plane[i], writer, pool, progress, err);
-  /* The last plane's padding: the section is as long as the plan says. */
-  if (!code) code = img_writer_at(writer, plan->planes_bytes - 1, &(uint8_t){0}, 1, err);
   return code;
 }
 
