@@ -7,6 +7,7 @@
 #include "engine_process.h"
 
 #include "engine.h"
+#include "engine_sandbox.h"
 #include "ipc.h"
 #include "options.h"
 
@@ -205,6 +206,9 @@ static enum moe_code engine_process_serve(struct engine_process *p, const struct
   if (!code) code = ipc_ring_open(&p->ring, IPC_FD_RING, err);
   if (!code) code = engine_open(options, engine_process_progress, p, &p->scheduler, err);
   if (code) return code;
+  struct moe_error no_sandbox = {0};
+  if (engine_sandbox_enter(&no_sandbox))
+    fprintf(stderr, "moert engine: goes on without a sandbox: %s\n", no_sandbox.message);
   scheduler_get_limits(p->scheduler, &p->limits);
   p->prompt = malloc((size_t)p->limits.n_ctx * sizeof *p->prompt);
   if (!p->prompt) return moe_fail(err, MOE_FAILED, "engine: no memory for a prompt of %u tokens", p->limits.n_ctx);

@@ -126,7 +126,7 @@ static void http_flushed(struct http_request *r) {
     shutdown(bufferevent_getfd(r->bev), SHUT_WR);
     http_set_deadline(r, HTTP_LINGER_SECONDS);
     http_advance(r);
-  } else if (r->close_after) {
+  } else if (r->close_after || r->server->stopping) {
     http_free(r);
   } else {
     http_next_request(r);

@@ -6,6 +6,7 @@
  *   say:TEXT    answer TEXT (up to the next ',' or '|')         count:N   answer "1 2 3 ... N"
  *   rand:N      answer N letters drawn by (seed, position)
  *   slow:MS     take so long for each token                      error:K   fail this request at token K
+ *   escape:1   answer what came of making a socket and of starting a program
  *   lost:K      lose the device at token K (once)                die:K     die by SIGKILL at token K (once)
  *   dies:K      die by SIGKILL at token K whenever it comes      stall:K   hang at token K (once)
  * "Once" is remembered in the file that SCRIPT_ONCE names. engine_open takes its fate from the first line of the file
@@ -14,11 +15,13 @@
 
 #include "engine.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 enum { N_SLOT = 4, N_QUEUE = 4, N_CTX = 4096 };
@@ -157,6 +160,15 @@ static int32_t answer_token(const char *program, uint32_t k, uint64_t seed, uint
   if (command(program, "rand", &argument) && k < (uint32_t)atol(argument)) {
     uint64_t hash = (seed ^ (uint64_t)position * 0x9E3779B97F4A7C15u) * 0xD6E8FEB86659FD93u;
     return (int32_t)('a' + (hash >> 33) % 26);
+  }
+  if (command(program, "escape", &argument)) {
+    char tried[128];
+    errno = 0;
+    int length =
+        snprintf(tried, sizeof tried, "socket: %s; ", strerror(socket(AF_INET, SOCK_STREAM, 0) < 0 ? errno : 0));
+    execl("/bin/true", "true", (char *)NULL);
+    snprintf(tried + length, sizeof tried - (size_t)length, "exec: %s", strerror(errno));
+    return k < strlen(tried) ? tried[k] : SCRIPTED_END;
   }
   return SCRIPTED_END;
 }

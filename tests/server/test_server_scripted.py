@@ -232,6 +232,14 @@ class StartTest(unittest.TestCase):
         done = subprocess.run([SCRIPTED, "engine", "x.img"], stderr=subprocess.PIPE, timeout=20)
         self.assertEqual(done.returncode, 2)
 
+    def test_sandbox(self):
+        """The engine can open no socket and start no program; what works before loading does not work after it."""
+        with Server() as server:
+            if "without a sandbox" in "".join(server.log):
+                self.skipTest("no seccomp here")
+            reply = server.complete("escape:1|")
+            self.assertEqual(reply.text(), "socket: Operation not permitted; exec: Operation not permitted")
+
     def test_front_gone(self):
         """The engine does not outlive a front that was killed."""
         server = Server()
@@ -252,6 +260,9 @@ class StartTest(unittest.TestCase):
             for pid in (server.process.pid, server.engine_pid()):
                 with open(f"/proc/{pid}/status") as file:
                     self.assertIn("NoNewPrivs:\t1", file.read())
+            with open(f"/proc/{server.engine_pid()}/status") as file:
+                if "without a sandbox" not in "".join(server.log):
+                    self.assertIn("Seccomp:\t2", file.read())
             links = [os.readlink(f"/proc/{server.engine_pid()}/fd/{fd}") for fd in os.listdir(f"/proc/{server.engine_pid()}/fd")]
             sockets = [link for link in links if link.startswith("socket:")]
             self.assertEqual(len(sockets), 1, links)  # the one to the front
