@@ -60,6 +60,19 @@ class AnswersTest(unittest.TestCase):
         self.assertEqual(join(events[:-1]), "hel")
         self.assertIn("scripted failure", events[-1]["error"]["message"])
 
+    def test_vanished_clients_free_their_places(self):
+        """Twice as many long requests as the engine holds vanish; the next one is answered within a second."""
+        body = json.dumps({"prompt": "slow:20,count:2000|", "stream": True}).encode()
+        for _ in range(16):
+            connection = socket.create_connection(("127.0.0.1", self.server.port))
+            connection.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
+            self.addCleanup(connection.close)
+            connection.recv(10)
+            connection.close()
+        start = time.monotonic()
+        self.assertEqual(self.server.complete("say:next|").text(), "next")
+        self.assertLess(time.monotonic() - start, 1)
+
     def test_strict_template(self):
         reply = self.server.request("POST", "/v1/chat/completions", {"messages": [{"role": "assistant", "content": "x"}]})
         self.assertEqual(reply.status, 400)
