@@ -37,6 +37,10 @@ static bool engine_ready(void *user, uint32_t index) {
   return vk_replay_ready(((struct engine *)user)->replay, index);
 }
 
+static void engine_hurry(void *user, uint32_t index) {
+  vk_replay_hurry(((struct engine *)user)->replay, index);
+}
+
 static enum moe_code engine_submit(void *user, uint32_t index, uint32_t copy, struct moe_error *err) {
   struct engine *e = user;
   enum moe_code code = vk_buffer_flush(e->arenas.buffer[IMG_ARENA_STEP][copy], err);
@@ -125,9 +129,11 @@ static enum moe_code engine_scheduler(struct engine *e, const struct engine_opti
                                           .shape = e->load.shape,
                                           .page_tok = e->load.view.manifest.state_page_tok,
                                           .n_page = plan->n_page,
-                                          .window = o->window};
+                                          .window = o->window,
+                                          .patient = o->patient};
   struct step_device device = {.user = e,
                                .ready = engine_ready,
+                               .hurry = engine_hurry,
                                .submit = engine_submit,
                                .wait = engine_wait,
                                .templates = e->load.templates,

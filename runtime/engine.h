@@ -19,6 +19,8 @@ struct engine_options {
   const char *cache_dir;  /* for the driver's pipeline cache; NULL: the default place */
   const char *tier;       /* base, dot, khr, nv; NULL: the best the device has */
   uint32_t window;        /* most prompt rows of a step; 0: as many as the largest template takes */
+  bool patient;           /* always the template that fits a step best, even when it must be compiled first (to measure
+                             or test it); else a step may go through another one meanwhile */
 };
 
 /* Maps and checks the image, opens the device, plans, uploads and builds the pipelines.

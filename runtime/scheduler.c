@@ -8,6 +8,8 @@
 
 #define NOBODY UINT32_MAX
 
+enum { SCHEDULER_SHORT_PROMPT = 32 }; /* rows of a step for which no template is compiled ahead of its turn */
+
 enum sequence_stage { STAGE_UNUSED, STAGE_QUEUED, STAGE_RUNNING };
 
 /* One accepted request. n_fed and n_asked run ahead of what the device has finished; n_done and n_emitted follow it. */
@@ -221,24 +223,9 @@ static void scheduler_admit(struct scheduler *s) {
 
 /* ---- packing a step ---- */
 
-/* The most rows of a template that takes n_select samples; 0: none does. */
-static uint32_t scheduler_room(const struct scheduler *s, uint32_t n_select) {
-  uint32_t room = 0;
-  for (uint32_t i = 0; i < s->device.n_template; i++)
-    if (s->device.templates[i].n_select >= n_select && s->device.templates[i].n_row > room)
-      room = s->device.templates[i].n_row;
-  return room;
-}
-
-/* The smallest template for a step. One exists: rows were added only while scheduler_room had room. */
-static const struct step_template *scheduler_template(const struct scheduler *s, uint32_t n_row, uint32_t n_select) {
-  const struct step_template *t = s->device.templates;
-  while (t->n_row < n_row || t->n_select < n_select) t++;
-  return t;
-}
-
 /* A step in the making: how much of each sequence goes into it. Nothing is changed until scheduler_fill. */
 struct draft {
+  const struct step_template *only; /* the template it must fit; NULL: any */
   uint32_t n_row, n_select, n_part;
   struct {
     struct sequence *sequence;
@@ -247,9 +234,19 @@ struct draft {
   } part[IMG_MAX_SELECT];
 };
 
+/* The most rows of a template that takes n_select samples; 0: none does. */
+static uint32_t scheduler_room(const struct scheduler *s, const struct draft *d, uint32_t n_select) {
+  uint32_t room = 0;
+  for (uint32_t i = 0; i < s->device.n_template; i++) {
+    const struct step_template *t = &s->device.templates[i];
+    if ((!d->only || d->only == t) && t->n_select >= n_select && t->n_row > room) room = t->n_row;
+  }
+  return room;
+}
+
 static bool scheduler_draft(const struct scheduler *s, struct draft *d, struct sequence *q, uint32_t n_row,
                             bool select) {
-  if (d->n_part == IMG_MAX_SELECT || d->n_row + n_row > scheduler_room(s, d->n_select + select)) return false;
+  if (d->n_part == IMG_MAX_SELECT || d->n_row + n_row > scheduler_room(s, d, d->n_select + select)) return false;
   d->part[d->n_part].sequence = q;
   d->part[d->n_part].n_row = n_row;
   d->part[d->n_part++].select = select;
@@ -279,7 +276,7 @@ static void scheduler_draft_prompts(const struct scheduler *s, struct draft *d) 
   while (left && (q = scheduler_oldest(s, STAGE_RUNNING, after))) {
     after = q->ticket;
     if (q->n_fed >= q->n_prompt) continue;
-    uint32_t rest = q->n_prompt - q->n_fed, room = scheduler_room(s, d->n_select + 1);
+    uint32_t rest = q->n_prompt - q->n_fed, room = scheduler_room(s, d, d->n_select + 1);
     room = room > d->n_row ? room - d->n_row : 0;
     uint32_t n = rest < left ? rest : left;
     if (n > room) n = room;
@@ -311,20 +308,55 @@ static void scheduler_fill(struct scheduler *s, const struct draft *d, struct st
   step_end(w, f->number);
 }
 
-/* Submits one more step when there is one. *submitted: whether. A step ahead of another is left for later when its
- * template is still being compiled, so that it does not hold up the other one's results. */
+/* Packs the next step for one template, or for any. */
+static void scheduler_pack(struct scheduler *s, struct draft *d, const struct step_template *only) {
+  *d = (struct draft){.only = only};
+  scheduler_draft_decode(s, d);
+  scheduler_draft_prompts(s, d);
+}
+
+/* The smallest template for a draft, among all or among those that are ready; NULL: none. */
+static const struct step_template *scheduler_fitting(const struct scheduler *s, const struct draft *d, bool ready) {
+  const struct step_template *t = s->device.templates, *end = t + s->device.n_template;
+  for (; t < end; t++)
+    if (t->n_row >= d->n_row && t->n_select >= d->n_select && (!ready || s->device.ready(s->device.user, t->index)))
+      return t;
+  return NULL;
+}
+
+/* The template for a draft whose best one is still being compiled: a larger one that is ready, else the largest that is
+ * ready, for which the draft is packed anew. With none: NULL while a step is in flight (its results must not wait),
+ * else the smallest one, which is compiled soonest. */
+static const struct step_template *scheduler_substitute(struct scheduler *s, struct draft *d,
+                                                        const struct step_template *best) {
+  /* a short prompt is through before its template is compiled */
+  if (d->n_select == d->n_row || d->n_row > SCHEDULER_SHORT_PROMPT) s->device.hurry(s->device.user, best->index);
+  const struct step_template *t = scheduler_fitting(s, d, true);
+  if (t) return t;
+  for (uint32_t i = 0; i < s->device.n_template; i++)
+    if (s->device.ready(s->device.user, s->device.templates[i].index)) t = &s->device.templates[i];
+  if (!t && s->n_flight) return NULL;
+  if (!t) t = &s->device.templates[0];
+  scheduler_pack(s, d, t);
+  return d->n_part ? t : NULL;
+}
+
+/* Submits one more step when there is one. *submitted: whether. */
 static enum moe_code scheduler_launch(struct scheduler *s, bool *submitted, struct moe_error *err) {
   *submitted = false;
   scheduler_admit(s);
-  struct draft d = {0};
+  struct draft d;
   uint32_t turn = s->turn;
-  scheduler_draft_decode(s, &d);
-  scheduler_draft_prompts(s, &d);
+  scheduler_pack(s, &d, NULL);
   if (!d.n_part) return MOE_OK;
-  const struct step_template *t = scheduler_template(s, d.n_row, d.n_select);
-  if (s->n_flight && !s->device.ready(s->device.user, t->index)) {
+  const struct step_template *t = scheduler_fitting(s, &d, false);
+  if (!s->device.ready(s->device.user, t->index)) {
     s->turn = turn;
-    return MOE_OK;
+    if (!s->config.patient)
+      t = scheduler_substitute(s, &d, t);
+    else if (s->n_flight)
+      t = NULL;
+    if (!t) return MOE_OK;
   }
   uint32_t copy = s->n_flight ? s->first_flight ^ 1 : s->first_flight;
   struct flight *f = &s->flight[copy];

@@ -13,6 +13,7 @@ struct scheduler_config {
   struct step_shape shape; /* shape.n_slot == limits.n_slot */
   uint32_t page_tok, n_page;
   uint32_t window; /* most prompt rows of a step; 0: as many as the largest template takes */
+  bool patient;    /* waits for the template that fits best; else goes on with one whose pipelines are made */
 };
 
 /* device: copied; what it points to is borrowed. owner: comes back from scheduler_owner, destroyed by nobody here.

@@ -23,6 +23,8 @@ struct step_device {
   void *user;
   /* Whether a submit of template `index` would start at once (its pipelines are made). */
   bool (*ready)(void *user, uint32_t index);
+  /* Asks for template `index` to be made ready in the background, before others. */
+  void (*hurry)(void *user, uint32_t index);
   /* Starts template `index` (struct step_template.index) over step block `copy`. */
   enum moe_code (*submit)(void *user, uint32_t index, uint32_t copy, struct moe_error *err);
   /* Waits until the last submit of `copy` is done and its result block can be read. */

@@ -247,7 +247,8 @@ static enum moe_code bench_open(struct bench *b, const struct bench_list lists[4
                                          .n_slot = b->o.n_slot ? (uint32_t)b->o.n_slot : bench_largest(&lists[2]),
                                          .cache_dir = b->o.cache_dir,
                                          .tier = b->o.tier,
-                                         .window = (uint32_t)b->o.window};
+                                         .window = (uint32_t)b->o.window,
+                                         .patient = true};
   code = engine_open(&options, verbs_progress, NULL, &b->scheduler, err);
   if (!code) scheduler_get_limits(b->scheduler, &b->limits);
   return code;

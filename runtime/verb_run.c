@@ -270,7 +270,8 @@ static enum moe_code run_engine(struct run *run, struct moe_error *err) {
                                          .n_slot = n_slot,
                                          .cache_dir = run->o.cache_dir,
                                          .tier = run->o.tier,
-                                         .window = (uint32_t)run->o.window};
+                                         .window = (uint32_t)run->o.window,
+                                         .patient = run->o.window > 0};
   enum moe_code code = engine_open(&options, verbs_progress, NULL, &run->scheduler, err);
   run->load_ms = verbs_now_ms();
   return code;

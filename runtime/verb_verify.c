@@ -170,6 +170,7 @@ enum moe_code verb_verify(int argc, char *const *argv, struct moe_error *err) {
                                          .n_ctx = (uint32_t)o.n_ctx,
                                          .n_slot = o.n_slot ? (uint32_t)o.n_slot : 1,
                                          .cache_dir = o.cache_dir,
-                                         .tier = o.tier};
+                                         .tier = o.tier,
+                                         .patient = true};
   return o.self_test ? verify_self_test(&options, err) : MOE_OK;
 }

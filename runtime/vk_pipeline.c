@@ -13,6 +13,8 @@
 #include <zstd.h>
 
 enum { VK_MAX_WORKER = 8 };
+/* Ranks of wanted modules: somebody waits, somebody goes on with less meanwhile, later (counting up). */
+enum { VK_RANK_WAIT, VK_RANK_HURRY, VK_RANK_WANT };
 #define VK_SPIRV_MAGIC 0x07230203u
 #define VK_CACHE_MAX_BYTES (256l << 20)
 
@@ -37,7 +39,7 @@ struct vk_pipelines {
   pthread_mutex_t mutex; /* guards all below */
   pthread_cond_t work, made;
   bool stop;
-  uint32_t next_rank, n_wanted, n_making, n_unsaved;
+  uint32_t n_asked, n_wanted, n_making, n_unsaved;
   struct vk_pipeline_slot *slot; /* [n_module] */
 };
 
@@ -299,7 +301,14 @@ static void vk_pipelines_mark(struct vk_pipelines *p, uint32_t index, uint32_t r
 
 void vk_pipelines_want(struct vk_pipelines *p, const uint32_t *list, uint32_t n) {
   pthread_mutex_lock(&p->mutex);
-  for (uint32_t i = 0; i < n; i++) vk_pipelines_mark(p, list[i], ++p->next_rank);
+  for (uint32_t i = 0; i < n; i++) vk_pipelines_mark(p, list[i], VK_RANK_WANT + p->n_asked++);
+  pthread_cond_broadcast(&p->work);
+  pthread_mutex_unlock(&p->mutex);
+}
+
+void vk_pipelines_hurry(struct vk_pipelines *p, const uint32_t *list, uint32_t n) {
+  pthread_mutex_lock(&p->mutex);
+  for (uint32_t i = 0; i < n; i++) vk_pipelines_mark(p, list[i], VK_RANK_HURRY);
   pthread_cond_broadcast(&p->work);
   pthread_mutex_unlock(&p->mutex);
 }
@@ -315,7 +324,7 @@ bool vk_pipelines_ready(struct vk_pipelines *p, const uint32_t *list, uint32_t n
 enum moe_code vk_pipelines_wait(struct vk_pipelines *p, const uint32_t *list, uint32_t n, struct moe_error *err) {
   enum moe_code code = MOE_OK;
   pthread_mutex_lock(&p->mutex);
-  for (uint32_t i = 0; i < n; i++) vk_pipelines_mark(p, list[i], 0);
+  for (uint32_t i = 0; i < n; i++) vk_pipelines_mark(p, list[i], VK_RANK_WAIT);
   pthread_cond_broadcast(&p->work);
   for (uint32_t i = 0; i < n && !code; i++) {
     const struct vk_pipeline_slot *slot = &p->slot[list[i]];

@@ -24,8 +24,9 @@ enum moe_code vk_pipelines_create(struct vk_device *device, const struct img_mod
 /* Waits for the pipelines being made, drops the others. NULL is fine. */
 void vk_pipelines_destroy(struct vk_pipelines *pipelines);
 
-/* Asks for modules [0, n) of `list` in the background, after all that was asked for before. */
+/* Asks for modules [0, n) of `list` in the background: after all that was asked for before, or before it. */
 void vk_pipelines_want(struct vk_pipelines *pipelines, const uint32_t *list, uint32_t n);
+void vk_pipelines_hurry(struct vk_pipelines *pipelines, const uint32_t *list, uint32_t n);
 
 /* Whether all of `list` are made. */
 bool vk_pipelines_ready(struct vk_pipelines *pipelines, const uint32_t *list, uint32_t n);

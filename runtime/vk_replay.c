@@ -199,6 +199,12 @@ void vk_replay_want(struct vk_replay *replay, uint32_t index) {
   vk_pipelines_want(replay->pipelines, replay->list, n);
 }
 
+void vk_replay_hurry(struct vk_replay *replay, uint32_t index) {
+  if (replay->recording[index].ready) return;
+  uint32_t n = vk_template_modules(replay->templates, index, replay->list);
+  vk_pipelines_hurry(replay->pipelines, replay->list, n);
+}
+
 bool vk_replay_ready(struct vk_replay *replay, uint32_t index) {
   if (replay->recording[index].ready) return true;
   uint32_t n = vk_template_modules(replay->templates, index, replay->list);

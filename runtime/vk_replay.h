@@ -27,8 +27,9 @@ void vk_replay_destroy(struct vk_replay *replay);
 /* The modules of a template, each once, in order of first use: list (room for modules->n_module) and their number. */
 uint32_t vk_template_modules(const struct img_templates_view *templates, uint32_t index, uint32_t *list);
 
-/* Asks for a template's pipelines in the background. */
+/* Asks for a template's pipelines in the background, after what was asked for before, or before that. */
 void vk_replay_want(struct vk_replay *replay, uint32_t index);
+void vk_replay_hurry(struct vk_replay *replay, uint32_t index);
 
 /* Whether a template's pipelines are made. */
 bool vk_replay_ready(struct vk_replay *replay, uint32_t index);

@@ -33,8 +33,8 @@ struct device {
   int32_t kv[N_PAGE][PAGE];
   int32_t slot_token[N_SLOT];
   bool slot_done[N_SLOT];
-  uint32_t queue[2], queue_template[2], n_queued, max_queued; /* submitted, not executed */
-  uint32_t n_step, n_row, unready, rows_of_template[5];
+  uint32_t queue[2], queue_template[2], n_queued, max_queued;    /* submitted, not executed */
+  uint32_t n_step, n_row, unready, hurried, rows_of_template[5]; /* unready, hurried: bits by template index */
   bool fail_submit, fail_wait;
 };
 
@@ -96,6 +96,10 @@ static void execute(struct device *d, uint32_t copy) {
 
 static bool device_ready(void *user, uint32_t index) {
   return !(((struct device *)user)->unready >> index & 1);
+}
+
+static void device_hurry(void *user, uint32_t index) {
+  ((struct device *)user)->hurried |= 1u << index;
 }
 
 static enum moe_code device_submit(void *user, uint32_t index, uint32_t copy, struct moe_error *err) {
@@ -160,7 +164,7 @@ static void on_finish(void *user, uint64_t id, enum finish_reason reason, const 
   a->reason = reason;
 }
 
-static struct fixture *open_fixture(uint32_t window) {
+static struct fixture *open_fixture_with(uint32_t window, bool patient) {
   struct fixture *f = calloc(1, sizeof *f);
   struct device *d = &f->device;
   for (int i = 0; i < 2; i++) {
@@ -173,9 +177,11 @@ static struct fixture *open_fixture(uint32_t window) {
       .shape = {.max_row = MAX_ROW, .n_slot = N_SLOT, .page_stride = STRIDE, .n_stop = 1, .stop = {STOP_ID}},
       .page_tok = PAGE,
       .n_page = N_PAGE,
-      .window = window};
+      .window = window,
+      .patient = patient};
   const struct step_device device = {.user = d,
                                      .ready = device_ready,
+                                     .hurry = device_hurry,
                                      .submit = device_submit,
                                      .wait = device_wait,
                                      .block = {d->block[0], d->block[1]},
@@ -185,6 +191,10 @@ static struct fixture *open_fixture(uint32_t window) {
   f->sink = (struct scheduler_sink){.user = f, .on_token = on_token, .on_finish = on_finish};
   assert_int_equal(scheduler_create(&config, &device, f, &f->s, NULL), MOE_OK);
   return f;
+}
+
+static struct fixture *open_fixture(uint32_t window) {
+  return open_fixture_with(window, false);
 }
 
 static void close_fixture(struct fixture *f) {
@@ -343,9 +353,9 @@ static void test_smallest_template(void **state) {
   close_fixture(f);
 }
 
-static void test_step_ahead_waits_for_pipelines(void **state) {
+static void test_patience(void **state) {
   (void)state;
-  struct fixture *f = open_fixture(0);
+  struct fixture *f = open_fixture_with(0, true);
   f->device.unready = 1u << 3; /* token(1) is still being compiled */
   assert_int_equal(submit(f, 0, 10, 5, true, NULL), MOE_OK);
   step(f);
@@ -353,7 +363,44 @@ static void test_step_ahead_waits_for_pipelines(void **state) {
   assert_int_equal(f->device.n_step, 1);
   run_dry(f);
   assert_int_equal(f->device.max_queued, 1);
+  assert_int_equal(f->device.rows_of_template[3], 4); /* and the others waited for it */
   check_answer(f, 0, 10, 5, true);
+  close_fixture(f);
+}
+
+/* While the best template is compiled, a step goes through what there is: a larger one, else less of it at a time. */
+static void test_substitutes(void **state) {
+  (void)state;
+  struct fixture *f = open_fixture(0);
+  f->device.unready = ~(1u << 3); /* token(1) alone is ready */
+  assert_int_equal(submit(f, 0, 50, 20, true, NULL), MOE_OK);
+  for (int i = 0; i < 9; i++) step(f);
+  assert_int_equal(f->device.rows_of_template[3], 10); /* one of them ahead */
+  assert_int_equal(f->device.hurried, 1u << 4);
+  f->device.unready = 1u << 3; /* now all but token(1) */
+  run_dry(f);
+  check_answer(f, 0, 50, 20, true);
+  assert_int_equal(f->device.rows_of_template[4], 40);
+  assert_int_equal(f->device.rows_of_template[1], 19); /* token(2) does for token(1) */
+
+  f->device.unready = ~(1u << 3);
+  f->device.hurried = 0;
+  for (uint32_t id = 1; id < 4; id++) assert_int_equal(submit(f, id, 1, 30, true, NULL), MOE_OK);
+  run_dry(f);
+  for (uint32_t id = 1; id < 4; id++) {
+    check_answer(f, id, 1, 30, true);
+    assert_true(f->answers[id].longest_gap <= 4); /* they take turns */
+  }
+  assert_int_equal(f->device.hurried & 1u << 0, 1u << 0); /* token(4) is wanted for the three of them */
+
+  f->device.hurried = 0;
+  assert_int_equal(submit(f, 5, 30, 1, true, NULL), MOE_OK);
+  run_dry(f);
+  assert_int_equal(f->device.hurried, 0); /* a short prompt is not worth compiling for */
+  f->device.unready = ~0u;                /* nothing at all: the smallest is waited for */
+  assert_int_equal(submit(f, 6, 3, 3, true, NULL), MOE_OK);
+  run_dry(f);
+  check_answer(f, 6, 3, 3, true);
   close_fixture(f);
 }
 
@@ -459,7 +506,8 @@ int main(void) {
       cmocka_unit_test(test_many_requests_and_cancels),
       cmocka_unit_test(test_decoding_goes_along_with_prompts),
       cmocka_unit_test(test_smallest_template),
-      cmocka_unit_test(test_step_ahead_waits_for_pipelines),
+      cmocka_unit_test(test_patience),
+      cmocka_unit_test(test_substitutes),
       cmocka_unit_test(test_refusals),
       cmocka_unit_test(test_lost_device),
       cmocka_unit_test(test_resume),
