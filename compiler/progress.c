@@ -10,13 +10,20 @@
 struct progress {
   uint64_t total;
   _Atomic uint64_t done, counter;
-  _Atomic(const char *) phase;
-  bool tty, threaded, stop; /* stop: under mutex */
+  bool tty, threaded;
+  /* Under mutex. The time left follows the pace since the phase began. */
+  const char *phase;
+  bool stop;
   struct timespec start;
+  uint64_t start_done;
   pthread_t thread;
   pthread_mutex_t mutex;
   pthread_cond_t wake;
 };
+
+static uint64_t progress_done(struct progress *p) {
+  return atomic_load(&p->done) + atomic_load(&p->counter);
+}
 
 static double progress_seconds(const struct progress *p) {
   struct timespec now;
@@ -24,21 +31,22 @@ static double progress_seconds(const struct progress *p) {
   return (double)(now.tv_sec - p->start.tv_sec) + (double)(now.tv_nsec - p->start.tv_nsec) / 1e9;
 }
 
-static void progress_print(const struct progress *p) {
-  uint64_t done = atomic_load(&p->done) + atomic_load(&p->counter);
+static void progress_print(struct progress *p) {
+  uint64_t done = progress_done(p), since = done - p->start_done;
+  if (done > p->total) done = p->total;
   double share = p->total ? (double)done / (double)p->total : 1, passed = progress_seconds(p);
-  if (share > 1) share = 1;
   char left[32] = "";
-  if (share > 0.01 && passed > 1) snprintf(left, sizeof left, ", %.0f s left", passed * (1 - share) / share);
+  if (since > 0 && passed > 1)
+    snprintf(left, sizeof left, ", %.0f s left", passed * (double)(p->total - done) / (double)since);
   if (p->tty) {
     enum { WIDTH = 30 };
     char bar[WIDTH + 1];
     for (int i = 0; i < WIDTH; i++) bar[i] = i < share * WIDTH ? '#' : '.';
     bar[WIDTH] = 0;
-    fprintf(stderr, "\r\033[K[%s] %3.0f%% %s, %.2f of %.2f GB%s", bar, share * 100, atomic_load(&p->phase),
-            (double)done / 1e9, (double)p->total / 1e9, left);
+    fprintf(stderr, "\r\033[K[%s] %3.0f%% %s, %.2f of %.2f GB%s", bar, share * 100, p->phase, (double)done / 1e9,
+            (double)p->total / 1e9, left);
   } else {
-    fprintf(stderr, "moec: %3.0f%% %s, %.2f of %.2f GB%s\n", share * 100, atomic_load(&p->phase), (double)done / 1e9,
+    fprintf(stderr, "moec: %3.0f%% %s, %.2f of %.2f GB%s\n", share * 100, p->phase, (double)done / 1e9,
             (double)p->total / 1e9, left);
   }
 }
@@ -64,7 +72,7 @@ struct progress *progress_create(bool quiet, uint64_t total) {
   if (!p) return NULL;
   p->total = total;
   p->tty = isatty(STDERR_FILENO);
-  atomic_store(&p->phase, "starting");
+  p->phase = "starting";
   clock_gettime(CLOCK_MONOTONIC, &p->start);
   pthread_condattr_t attr;
   pthread_condattr_init(&attr);
@@ -90,7 +98,12 @@ void progress_destroy(struct progress *p) {
 }
 
 void progress_phase(struct progress *p, const char *what) {
-  if (p) atomic_store(&p->phase, what);
+  if (!p) return;
+  pthread_mutex_lock(&p->mutex);
+  p->phase = what;
+  p->start_done = progress_done(p);
+  clock_gettime(CLOCK_MONOTONIC, &p->start);
+  pthread_mutex_unlock(&p->mutex);
 }
 
 void progress_add(struct progress *p, uint64_t bytes) {
