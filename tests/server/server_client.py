@@ -54,7 +54,7 @@ class Server:
             open(self.image, "w").close()
         command = [MOERT if REAL else SCRIPTED, self.image]
         if REAL:
-            options = ("--ctx", "1024") + options
+            options = ("--ctx", "256") + options
         environment = dict(os.environ, SCRIPT_STARTS=self.starts, SCRIPT_ONCE=os.path.join(self.folder.name, "once"))
         environment.update(env or {})
         self.process = subprocess.Popen(command + ["--port", "0", *options], stderr=subprocess.PIPE,
