@@ -11,6 +11,7 @@
 #include "ipc.h"
 #include "options.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -188,12 +189,25 @@ static void engine_process_progress(void *user, const char *phase, uint64_t done
   engine_process_send(p, &packet);
 }
 
+/* Closes every descriptor above the ring's. Not every kernel (gVisor's, Linux before 5.9) has close_range. */
+static enum moe_code engine_process_close_others(struct moe_error *err) {
+  if (!close_range(IPC_FD_RING + 1, ~0u, 0)) return MOE_OK;
+  DIR *open_files = opendir("/proc/self/fd");
+  if (!open_files) return moe_fail(err, MOE_FAILED, "engine: /proc/self/fd: %s", strerror(errno));
+  for (struct dirent *entry; (entry = readdir(open_files));) {
+    int fd = atoi(entry->d_name);
+    if (fd > IPC_FD_RING && fd != dirfd(open_files)) close(fd);
+  }
+  closedir(open_files);
+  return MOE_OK;
+}
+
 /* No new privileges, no descriptor but the standard ones, the socket and the ring, and no life after the front. */
 static enum moe_code engine_process_harden(struct moe_error *err) {
   if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) || prctl(PR_SET_PDEATHSIG, SIGKILL))
     return moe_fail(err, MOE_FAILED, "engine: prctl: %s", strerror(errno));
-  if (close_range(IPC_FD_RING + 1, ~0u, 0))
-    return moe_fail(err, MOE_FAILED, "engine: close_range: %s", strerror(errno));
+  enum moe_code code = engine_process_close_others(err);
+  if (code) return code;
   signal(SIGPIPE, SIG_IGN);
   signal(SIGINT, SIG_IGN); /* these two reach the whole group; the front decides */
   signal(SIGTERM, SIG_IGN);

@@ -63,6 +63,10 @@ static void front_on_ready(void *user) {
   struct front *f = user;
   struct front_engine_status status;
   front_engine_get_status(f->api.engine, &status);
+  if (status.n_restart) {
+    fprintf(stderr, "moert: ready again, on %s\n", status.device);
+    return;
+  }
   fprintf(stderr, "moert: ready after %.2f s: %s on %s, tier %s, context %u, slots %u\n", front_seconds(f),
           f->api.model->name, status.device, status.tier, status.limits.n_ctx, status.limits.n_slot);
 }
