@@ -128,6 +128,34 @@ static enum moe_code validate(const uint32_t *words, size_t n_word, const char *
   return code;
 }
 
+/* spirv-opt's performance recipe without its repetitions and its loop unrolling: drivers unroll what is marked anyway.
+ * Measured on a CPU driver: the same speed, modules a quarter as large, four times faster to make and faster to load.
+ */
+static const char *const passes[] = {"--wrap-opkill",
+                                     "--eliminate-dead-branches",
+                                     "--merge-return",
+                                     "--inline-entry-points-exhaustive",
+                                     "--eliminate-dead-functions",
+                                     "--eliminate-dead-code-aggressive",
+                                     "--private-to-local",
+                                     "--eliminate-local-single-block",
+                                     "--eliminate-local-single-store",
+                                     "--eliminate-dead-code-aggressive",
+                                     "--scalar-replacement=100",
+                                     "--convert-local-access-chains",
+                                     "--eliminate-local-single-block",
+                                     "--eliminate-local-single-store",
+                                     "--eliminate-dead-code-aggressive",
+                                     "--ssa-rewrite",
+                                     "--eliminate-dead-code-aggressive",
+                                     "--ccp",
+                                     "--eliminate-dead-code-aggressive",
+                                     "--simplify-instructions",
+                                     "--redundancy-elimination",
+                                     "--eliminate-dead-branches",
+                                     "--merge-blocks",
+                                     "--eliminate-dead-code-aggressive"};
+
 /* out->words = the optimized module, in memory of its own. */
 static enum moe_code optimize(const uint32_t *words, size_t n_word, struct shadergen_module *out,
                               struct moe_error *err) {
@@ -135,7 +163,7 @@ static enum moe_code optimize(const uint32_t *words, size_t n_word, struct shade
   spv_optimizer_options options = spvOptimizerOptionsCreate();
   spv_binary optimized = NULL;
   spvOptimizerSetMessageConsumer(optimizer, keep_message);
-  spvOptimizerRegisterPerformancePasses(optimizer);
+  for (size_t i = 0; i < sizeof passes / sizeof *passes; i++) spvOptimizerRegisterPassFromFlag(optimizer, passes[i]);
   spvOptimizerOptionsSetRunValidator(options, false);
   enum moe_code code = MOE_OK;
   if (spvOptimizerRun(optimizer, words, n_word, &optimized, options) != SPV_SUCCESS || !optimized) {
