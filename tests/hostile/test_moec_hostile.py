@@ -210,10 +210,8 @@ def test_compiles_the_same_twice():
         assert r.returncode == 0 and not r.stderr and not r.stdout, r
         images.append((WORK / name).read_bytes())
     assert images[0] == images[1], "two compilations give different images"
-    r = moec(WORK / "in.gguf", "-o", WORK / "c.img")  # progress, and an image that is there already is replaced
-    assert r.returncode == 0 and (WORK / "c.img").read_bytes() == images[0]
-    r = moec(WORK / "in.gguf", "-q", "--kv", "f32", "-o", WORK / "c.img")
-    assert r.returncode == 0 and (WORK / "c.img").read_bytes() != images[0], "--kv changes nothing"
+    r = moec(WORK / "in.gguf", "--kv", "f32", "--no-selftest", "-o", WORK / "a.img")  # an image that is there is replaced
+    assert r.returncode == 0 and (WORK / "a.img").read_bytes() not in (b"", images[0]), "--kv changes nothing"
     for path in WORK.iterdir():
         path.unlink()
 
@@ -222,15 +220,15 @@ def test_killed():
     """kill -9 at any time: the old image is still there, or none is, and no other file."""
     given(GOOD)
     start = time.monotonic()
-    assert moec(WORK / "in.gguf", "-q", "-o", WORK / "out.img").returncode == 0
+    assert moec(WORK / "in.gguf", "-q", "--no-selftest", "-o", WORK / "out.img").returncode == 0
     whole, image = time.monotonic() - start, (WORK / "out.img").read_bytes()
     rng = random.Random(3)
-    for i in range(6):
+    for i in range(4):
         if i % 2 == 0:
             (WORK / "out.img").unlink(missing_ok=True)
         else:
             (WORK / "out.img").write_bytes(b"old")
-        p = subprocess.Popen([MOEC, WORK / "in.gguf", "-q", "-o", WORK / "out.img"])
+        p = subprocess.Popen([MOEC, WORK / "in.gguf", "-q", "--no-selftest", "-o", WORK / "out.img"])
         time.sleep(whole * (0.3 + 0.7 * rng.random()))
         p.send_signal(signal.SIGKILL)
         done = p.wait() == 0
