@@ -93,13 +93,13 @@ uint64_t partial_of(uint r, uint h, uint split) {
   return pc.partial + 4 * (((uint64_t(r) * N_HEAD + h) * N_SPLIT + split) * (D_HEAD + 4));
 }
 
-/* Combines the splits of a head. */
+/* Combines the splits of a head. Once a step: not worth the code (and the CPU driver's time to make it) of unrolling. */
 void combine(uint r, uint h) {
   float best = LOWEST, sum = 0;
-  for (uint i = 0; i < N_SPLIT; i++) best = max(best, mem_ld_shared(F_partial, partial_of(r, h, i) + 4 * D_HEAD));
+  [[dont_unroll]] for (uint i = 0; i < N_SPLIT; i++) best = max(best, mem_ld_shared(F_partial, partial_of(r, h, i) + 4 * D_HEAD));
   vec2 out_[PAIRS];
   [[unroll]] for (uint i = 0; i < PAIRS; i++) out_[i] = vec2(0);
-  for (uint i = 0; i < N_SPLIT; i++) {
+  [[dont_unroll]] for (uint i = 0; i < N_SPLIT; i++) {
     uint64_t p = partial_of(r, h, i);
     float w = exp(mem_ld_shared(F_partial, p + 4 * D_HEAD) - best);
     sum += w * mem_ld_shared(F_partial, p + 4 * D_HEAD + 4);
