@@ -27,6 +27,7 @@ libevent-dev          | BSD-3-Clause                 | the HTTP server
 libcmocka-dev         | Apache-2.0                   | unit tests
 libvulkan1            | Apache-2.0                   | the Vulkan loader
 mesa-vulkan-drivers   | MIT                          | lavapipe: Vulkan on a machine without a GPU
+vulkan-validationlayers | Apache-2.0                 | a test runs moert under the validation layer
 python3:python3       | PSF-2.0                      | test scripts, and SPIRV-Tools' own build
 curl:curl             | curl (MIT-like)              | the demo and the server tests
 ca-certificates       | MPL-2.0                      | certificates for npm
