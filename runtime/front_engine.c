@@ -21,6 +21,7 @@ enum {
   RETRY_SECONDS = 30,     /* after giving up */
   SERVED_SECONDS = 10,    /* an engine that was ready for this long has served */
   STOP_SECONDS = 2,
+  MAX_EVENTS = 256, /* taken from the ring before others have a turn */
 };
 
 struct front_engine {
@@ -32,7 +33,7 @@ struct front_engine {
   pid_t pid; /* 0: no process */
   int fd;    /* the socket; -1: none */
   struct ipc_ring ring;
-  struct event *readable, *writable, *child, *restart, *watch, *stop_timer;
+  struct event *readable, *writable, *child, *restart, *watch, *stop_timer, *more;
   union ipc_packet packet;
   struct journal_entry *sending;    /* its prompt is on its way */
   uint32_t n_sent_tok, sending_tok; /* of it; its prompt's length when it was announced */
@@ -261,13 +262,28 @@ static void front_engine_on_event(struct front_engine *e, const struct ipc_event
   entry->sink.on_token(entry->sink.user, event);
 }
 
-/* Takes everything out of the ring. */
-static void front_engine_drain_ring(struct front_engine *e) {
+/* Takes events out of the ring; true when there may be more. A bounded number, or an engine that is faster than the
+ * front would keep it from its sockets. */
+static bool front_engine_take_events(struct front_engine *e) {
   struct ipc_event event;
   bool broken = false;
-  while (ipc_ring_read(&e->ring, &event, &broken)) front_engine_on_event(e, &event);
+  uint32_t n = 0;
+  for (; n < MAX_EVENTS && ipc_ring_read(&e->ring, &event, &broken); n++) front_engine_on_event(e, &event);
   if (broken) front_engine_kill(e); /* its memory is not to be trusted any more */
+  return n == MAX_EVENTS;
+}
+
+/* Takes what is in the ring, with turns for the sockets in between. */
+static void front_engine_drain_ring(struct front_engine *e) {
+  static const struct timeval now = {0};
+  if (front_engine_take_events(e)) event_add(e->more, &now);
   front_engine_pump(e);
+}
+
+static void front_engine_on_more(evutil_socket_t fd, short what, void *user) {
+  (void)fd, (void)what;
+  struct front_engine *e = user;
+  if (e->ready) front_engine_drain_ring(e);
 }
 
 static void front_engine_become_ready(struct front_engine *e, const struct ipc_ready *ready) {
@@ -418,7 +434,7 @@ static void front_engine_on_child(evutil_socket_t fd, short what, void *user) {
   e->pid = 0;
   bool was_ready = e->ready;
   if (e->fd >= 0) front_engine_drain_socket(e);
-  if (was_ready) front_engine_drain_ring(e);
+  while (was_ready && front_engine_take_events(e)) continue;
   front_engine_lost(e, status);
 }
 
@@ -440,10 +456,12 @@ static void front_engine_on_restart(evutil_socket_t fd, short what, void *user) 
   }
 }
 
-/* Once a second: an engine with work that gives no sign of life hangs in its driver. */
+/* Once a second: an engine with work that gives no sign of life hangs in its driver, and so does one that said why it
+ * ends and does not end. */
 static void front_engine_on_watch(evutil_socket_t fd, short what, void *user) {
   (void)fd, (void)what;
   struct front_engine *e = user;
+  if (e->pid > 0 && e->failed.message[0]) front_engine_kill(e);
   if (!e->options.timeout || !e->ready || e->pid <= 0) return;
   uint64_t beats = ipc_ring_beats(&e->ring);
   time_t now = front_engine_now();
@@ -464,6 +482,8 @@ static void front_engine_on_stop_timer(evutil_socket_t fd, short what, void *use
     front_engine_kill(e);
   } else if (e->state != FRONT_ENGINE_STOPPED) {
     e->state = FRONT_ENGINE_STOPPED;
+    snprintf(e->reason, sizeof e->reason, "the server is shutting down");
+    front_engine_fail_all(e);
     e->sink.on_stopped(e->sink.user);
   }
 }
@@ -485,9 +505,10 @@ enum moe_code front_engine_create(struct event_base *base, const struct front_en
   e->restart = evtimer_new(base, front_engine_on_restart, e);
   e->watch = event_new(base, -1, EV_PERSIST, front_engine_on_watch, e);
   e->stop_timer = evtimer_new(base, front_engine_on_stop_timer, e);
+  e->more = evtimer_new(base, front_engine_on_more, e);
   struct timeval second = {.tv_sec = 1};
   enum moe_code code = MOE_OK;
-  if (!e->child || !e->restart || !e->watch || !e->stop_timer || event_add(e->child, NULL) ||
+  if (!e->child || !e->restart || !e->watch || !e->stop_timer || !e->more || event_add(e->child, NULL) ||
       event_add(e->watch, &second))
     code = moe_fail(err, MOE_FAILED, "out of memory for events");
   if (!code) code = front_engine_start(e, err);
@@ -506,7 +527,7 @@ void front_engine_destroy(struct front_engine *e) {
     waitpid(e->pid, NULL, 0);
   }
   front_engine_close_channel(e);
-  struct event *events[] = {e->child, e->restart, e->watch, e->stop_timer};
+  struct event *events[] = {e->child, e->restart, e->watch, e->stop_timer, e->more};
   for (size_t i = 0; i < sizeof events / sizeof *events; i++)
     if (events[i]) event_free(events[i]);
   while (e->journal.first) journal_remove(&e->journal, e->journal.first);

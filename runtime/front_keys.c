@@ -29,7 +29,10 @@ enum moe_code front_keys_read(struct front_keys *keys, const char *path, struct 
   char text[1024];
   enum moe_code code = MOE_OK;
   for (int line = 1; !code && fgets(text, sizeof text, file); line++)
-    code = front_keys_add(keys, path, line, text, err);
+    if (strlen(text) == sizeof text - 1) /* what is beyond, of a comment say, must not become a key */
+      code = moe_fail(err, MOE_FAILED, "%s: line %d: longer than %zu bytes", path, line, sizeof text - 2);
+    else
+      code = front_keys_add(keys, path, line, text, err);
   if (!code && ferror(file)) code = moe_fail(err, MOE_FAILED, "%s: cannot read API keys: %s", path, strerror(errno));
   fclose(file);
   if (!code && !keys->n_key) code = moe_fail(err, MOE_FAILED, "%s: holds no API key (one a line)", path);

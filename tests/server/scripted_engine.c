@@ -10,7 +10,8 @@
  *   lost:K      lose the device at token K (once)                die:K     die by SIGKILL at token K (once)
  *   dies:K      die by SIGKILL at token K whenever it comes      stall:K   hang at token K (once)
  * "Once" is remembered in the file that SCRIPT_ONCE names. engine_open takes its fate from the first line of the file
- * that SCRIPT_STARTS names, and removes that line: ok, decline MESSAGE, fail MESSAGE, crash, slow MS. */
+ * that SCRIPT_STARTS names, and removes that line: ok, decline MESSAGE, fail MESSAGE, crash, slow MS. With
+ * SCRIPT_CLOSE_HANGS an engine that lost its device hangs in engine_close, as a driver may. */
 #include "scripted_engine.h"
 
 #include "engine.h"
@@ -36,6 +37,7 @@ struct live {
 struct scheduler {
   struct scheduler_limits limits;
   struct live live[256];
+  bool lost;
 };
 
 static void sleep_ms(long ms) {
@@ -80,6 +82,7 @@ void engine_describe(const struct scheduler *s, struct engine_description *descr
 }
 
 void engine_close(struct scheduler *s) {
+  if (s && s->lost && getenv("SCRIPT_CLOSE_HANGS")) sleep_ms(1000000);
   for (size_t i = 0; s && i < 256; i++) free(s->live[i].token);
   free(s);
 }
@@ -202,7 +205,10 @@ static enum moe_code advance(struct scheduler *s, struct live *live, const struc
   const char *argument;
   if (command(program, "slow", &argument)) sleep_ms(atol(argument));
   if (happens(program, "die", k, true) || happens(program, "dies", k, false)) raise(SIGKILL);
-  if (happens(program, "lost", k, true)) return moe_fail(err, MOE_FAILED, "the device is lost");
+  if (happens(program, "lost", k, true)) {
+    s->lost = true;
+    return moe_fail(err, MOE_FAILED, "the device is lost");
+  }
   while (happens(program, "stall", k, true)) sleep_ms(1000000);
   if (happens(program, "error", k, false)) {
     finish(live, sink, FINISH_ERROR, "scripted failure");

@@ -121,6 +121,12 @@ class LostEngineTest(unittest.TestCase):
         self.assertEqual((text, reason, restarts), (COUNT, "stop", 1))
         self.assertIn("the device is lost", log)
 
+    def test_lost_device_whose_driver_hangs_at_the_end(self):
+        with Server(env={"SCRIPT_CLOSE_HANGS": "1"}) as server:
+            start = time.monotonic()
+            self.assertEqual(server.complete("lost:3,say:hello|").text(), "hello")
+            self.assertLess(time.monotonic() - start, 30)  # not --engine-timeout, which is 120
+
     def test_hanging_engine(self):
         text, reason, _, restarts, log = self.run_one("stall:20", "--engine-timeout", "1")
         self.assertEqual((text, reason, restarts), (COUNT, "stop", 1))
@@ -308,6 +314,18 @@ class StopTest(unittest.TestCase):
         self.assertLess(time.monotonic() - start, 4)
 
 
+    def test_stopped_between_two_engines(self):
+        server = Server("--shutdown-grace", "0", starts=["ok", "crash", "crash", "crash"])
+        stream = Stream(server, "/v1/completions", {"prompt": "slow:20,count:2000|"})
+        events = stream.events()
+        next(events)
+        server.kill_engine()
+        server.wait_log(r"(?s)(engine is lost.*){4}", 20)  # the next one is started in a second
+        server.process.terminate()
+        self.assertIn("shutting down", list(events)[-1]["error"]["message"])
+        self.assertEqual(server.stop(), 0)
+
+
 class LimitsTest(unittest.TestCase):
     def test_api_keys(self):
         with open("/dev/shm/moert-test-keys", "w") as file:
@@ -328,7 +346,8 @@ class LimitsTest(unittest.TestCase):
                 self.assertEqual(server.request("POST", "/v1/completions", {"prompt": "say:x|"}, headers).text(), "x")
 
     def test_broken_key_files(self):
-        for text, words in (("\n# only a comment\n", "no API key"), ("x" * 300, "bytes"), (None, "cannot read")):
+        for text, words in (("\n# only a comment\n", "no API key"), ("x" * 300, "bytes"), (None, "cannot read"),
+                            ("# " + "x" * 1100 + "\nkey\n", "line 1: longer than 1022 bytes")):
             path = "/dev/shm/moert-test-broken-keys"
             if text is None:
                 os.unlink(path)
@@ -349,6 +368,25 @@ class LimitsTest(unittest.TestCase):
             for connection in idle:
                 connection.close()
             server.wait_health(200, 5)
+
+    def test_a_fast_engine_does_not_starve_the_sockets(self):
+        """An engine faster than the front keeps its ring full: other connections still have their turns."""
+        with Server("--slots", "24") as server:
+            fields = {"messages": [{"role": "user", "content": "rand:500"}], "max_tokens": 500, "stream": True,
+                      "logprobs": True, "top_logprobs": 20}
+            replies = []
+            clients = [threading.Thread(target=lambda: replies.append(
+                server.request("POST", "/v1/chat/completions", fields).status)) for _ in range(24)]
+            start, worst = time.monotonic(), 0
+            for client in clients:
+                client.start()
+            while any(client.is_alive() for client in clients):
+                asked = time.monotonic()
+                server.request("GET", "/health")
+                worst = max(worst, time.monotonic() - asked)
+                time.sleep(0.01)
+            self.assertEqual(replies, [200] * 24)
+            self.assertLess(worst, (time.monotonic() - start) / 2)
 
     def test_body_limit(self):
         with Server("--max-body", "2000") as server:
