@@ -139,11 +139,11 @@ static enum moe_code engine_process_packet(struct engine_process *p, const struc
     p->n_arrived = 0;
     return MOE_OK;
   case IPC_PROMPT:
-    if (packet->prompt.n_tok > p->arriving.n_prompt - p->n_arrived)
+    if (!p->arriving.n_prompt || packet->prompt.n_tok > p->arriving.n_prompt - p->n_arrived)
       return moe_fail(err, MOE_FAILED, "engine: more prompt tokens arrived than were announced");
     memcpy(p->prompt + p->n_arrived, packet->prompt.token, packet->prompt.n_tok * sizeof *p->prompt);
     p->n_arrived += packet->prompt.n_tok;
-    if (p->arriving.n_prompt && p->n_arrived == p->arriving.n_prompt) engine_process_submit(p);
+    if (p->n_arrived == p->arriving.n_prompt) engine_process_submit(p);
     return MOE_OK;
   case IPC_CANCEL:
     scheduler_cancel(p->scheduler, packet->cancel.id, sink);

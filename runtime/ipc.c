@@ -1,6 +1,7 @@
 #include "ipc.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdatomic.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -98,10 +99,11 @@ static enum moe_code ipc_ring_map(struct ipc_ring *ring, int fd, struct moe_erro
 
 enum moe_code ipc_ring_create(struct ipc_ring *ring, int *fd, struct moe_error *err) {
   *ring = (struct ipc_ring){0};
-  *fd = memfd_create("moert-ring", MFD_CLOEXEC);
+  *fd = memfd_create("moert-ring", MFD_CLOEXEC | MFD_ALLOW_SEALING);
   if (*fd < 0) return moe_fail(err, MOE_FAILED, "result ring: cannot create shared memory: %s", strerror(errno));
   enum moe_code code = MOE_OK;
-  if (ftruncate(*fd, IPC_RING_BYTES))
+  /* Sealed: a writer gone mad cannot take the memory away under the reader. */
+  if (ftruncate(*fd, IPC_RING_BYTES) || fcntl(*fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL))
     code = moe_fail(err, MOE_FAILED, "result ring: cannot reserve %d bytes: %s", IPC_RING_BYTES, strerror(errno));
   else
     code = ipc_ring_map(ring, *fd, err);
