@@ -144,6 +144,7 @@ static bool parse_framing(struct http_head *head, struct http_refusal *refusal) 
   if (length && encoding) return refuse(refusal, 400, "the request has both Content-Length and Transfer-Encoding");
   if (encoding && (strcasecmp(encoding, "chunked") || count_fields(head, "Transfer-Encoding") > 1))
     return refuse(refusal, 501, "the only transfer encoding served is chunked");
+  if (encoding && head->minor == 0) return refuse(refusal, 400, "an HTTP/1.0 request has a Transfer-Encoding");
   if (length && !parse_content_length(length, &head->body_bytes))
     return refuse(refusal, 400, "Content-Length is not a number");
   head->chunked = encoding != NULL;
@@ -189,6 +190,8 @@ bool http_parse_chunk_size(const char *line, size_t bytes, uint64_t *size) {
   }
   if (i == 0 || i == 16) return false;
   if (i < bytes && line[i] != ';' && line[i] != ' ' && line[i] != '\t') return false;
+  for (; i < bytes; i++) /* an extension; a bare CR or LF in it is a line's end to other parsers */
+    if (((unsigned char)line[i] < ' ' && line[i] != '\t') || line[i] == 127) return false;
   *size = value;
   return true;
 }

@@ -91,6 +91,8 @@ static void test_chunk_sizes(void **state) {
   assert_false(http_parse_chunk_size("-5", 2, &size));
   assert_false(http_parse_chunk_size("+5", 2, &size));
   assert_false(http_parse_chunk_size("11111111111111111", 17, &size));
+  assert_false(http_parse_chunk_size("5;\nGET / HTTP/1.1", 17, &size)); /* a line's end to a lenient proxy */
+  assert_false(http_parse_chunk_size("5;a\rb", 6, &size));
 }
 
 int main(void) {
