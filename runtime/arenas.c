@@ -19,7 +19,7 @@ enum moe_code arenas_cut(const struct img_planes_view *planes, uint64_t planes_b
       return moe_fail(err, MOE_DECLINED, "plane[%u] %s: %llu bytes; the device allocates at most %llu at once", i,
                       planes->name + planes->plane[i].name_offset, (ull)(end - start), (ull)max_bytes);
     if (end - slab[n].first > max_bytes) {
-      n++;
+      if (slab[n].bytes) n++; /* the first slab is empty before a plane far into the section */
       slab[n] = (struct arena_slab){.first = start};
     }
     slab[n].bytes = end - slab[n].first;

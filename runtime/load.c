@@ -134,6 +134,19 @@ static enum moe_code load_plan(const struct engine_options *o, struct load *load
   return code;
 }
 
+/* The bounds once more, now that the sizes of the arenas are known that img_check leaves open. */
+static enum moe_code load_check_bounds(const struct load *load, struct moe_error *err) {
+  const struct memory_plan *p = &load->plan;
+  const uint64_t limits[IMG_N_ARENA] = {
+      [IMG_ARENA_WEIGHTS] = p->planes_bytes, [IMG_ARENA_TABLES] = p->tables_bytes, [IMG_ARENA_STATE] = p->state_bytes,
+      [IMG_ARENA_ACT] = p->act_bytes,        [IMG_ARENA_STEP] = p->step_bytes,     [IMG_ARENA_RESULT] = p->result_bytes,
+      [IMG_ARENA_SLOT] = p->slot_bytes};
+  uint64_t bytes;
+  const uint8_t *section = img_section_data(&load->image, IMG_SECTION_TEMPLATES, &bytes);
+  struct img_templates_view checked;
+  return img_check_templates(section, bytes, &load->view.modules, limits, &checked, err);
+}
+
 static int load_compare_templates(const void *a, const void *b) {
   const struct step_template *x = a, *y = b;
   if (x->n_row != y->n_row) return x->n_row < y->n_row ? -1 : 1;
@@ -181,6 +194,7 @@ enum moe_code load_open(const struct engine_options *o, struct load *load, struc
   free(list);
   if (!code) code = load_check_limits(load, err);
   if (!code) code = load_plan(o, load, err);
+  if (!code) code = load_check_bounds(load, err);
   if (!code) code = load_steps(load, err);
   return code;
 }

@@ -58,6 +58,7 @@ static VkResult vk_memory_bind_sparse(struct vk_buffer *buffer, const VkMemoryRe
   uint64_t chunk = device->gpu->max_allocation / needs->alignment * needs->alignment;
   uint64_t total = (needs->size + needs->alignment - 1) / needs->alignment * needs->alignment;
   for (uint64_t at = 0; at < total; at += chunk) {
+    if (buffer->n_chunk == VK_BUFFER_MAX_CHUNK) return VK_ERROR_OUT_OF_DEVICE_MEMORY;
     uint64_t bytes = total - at < chunk ? total - at : chunk;
     VkResult result = vk_memory_allocate(device, bytes, type, &buffer->chunk[buffer->n_chunk]);
     if (result != VK_SUCCESS) return result;
