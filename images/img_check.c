@@ -200,7 +200,7 @@ static enum moe_code check_inst(const struct checker *c, uint32_t at, bool in_bo
 
 static enum moe_code check_call(struct checker *c, const struct img_inst *call, struct moe_error *err) {
   const struct img_body *body = &c->view->body[call->body];
-  c->unrolled += (uint64_t)body->n_inst * call->count;
+  c->unrolled += (uint64_t)(body->n_inst ? body->n_inst : 1) * call->count; /* a call of nothing takes time as well */
   if (c->unrolled > IMG_MAX_UNROLLED) FAIL("TEMPLATES: more than %u instructions after unrolling", IMG_MAX_UNROLLED);
   for (uint32_t i = body->first_inst; i < body->first_inst + body->n_inst; i++) {
     TRY(check_inst(c, i, true, err));

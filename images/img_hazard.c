@@ -5,7 +5,9 @@
 
 typedef unsigned long long ull;
 
-#define HAZARD_MAX_PENDING 2048 /* regions since the last barrier; bounds the work on hostile input */
+/* These bound the work on hostile input; real templates stay a hundred times below. */
+#define HAZARD_MAX_PENDING 2048      /* regions since the last barrier */
+#define HAZARD_MAX_WORK (1ull << 30) /* comparisons of two regions, all templates */
 
 struct access {
   uint64_t begin, end; /* end == UINT64_MAX: the whole arena */
@@ -19,6 +21,7 @@ struct walk {
   uint8_t *before; /* deriving: per instruction, a barrier stands before it; NULL while checking */
   bool changed;
   uint32_t template, n_pending;
+  uint64_t work; /* comparisons so far */
   struct access pending[HAZARD_MAX_PENDING];
 };
 
@@ -56,6 +59,10 @@ static enum moe_code visit_dispatch(struct walk *w, uint32_t at, uint32_t table,
     const struct img_region *r = &w->t->region[inst->first_region + i];
     if (r->arena != IMG_ARENA_WEIGHTS && r->arena != IMG_ARENA_TABLES) mine[n++] = resolve(w, r, at, table, row);
   }
+  w->work += (uint64_t)w->n_pending * n;
+  if (w->work > HAZARD_MAX_WORK)
+    return moe_fail(err, MOE_FAILED, "TEMPLATES: %s: comparing its regions takes more than %llu steps",
+                    w->t->name + w->t->template[w->template].name_offset, (ull)HAZARD_MAX_WORK);
   for (uint32_t p = 0; p < w->n_pending; p++)
     for (uint32_t i = 0; i < n; i++)
       if (conflict(&w->pending[p], &mine[i])) {
@@ -87,6 +94,7 @@ static enum moe_code visit(struct walk *w, uint32_t first, uint32_t n, uint32_t 
 }
 
 static enum moe_code visit_all(struct walk *w, struct moe_error *err) {
+  w->work = 0;
   for (w->template = 0; w->template <w->t->n_template; w->template ++) {
     const struct img_template *t = &w->t->template[w->template];
     w->n_pending = 0;

@@ -110,6 +110,8 @@ BROKEN(op_unknown, s->inst[1].op = 77)
 BROKEN(call_rows, s->inst[2].count = 3)
 BROKEN(call_nested, s->inst[5] = s->inst[2])
 BROKEN(call_endless, (s->inst[2].count = s->table[0].n_row = UINT32_MAX, s->table[0].n_column = 0))
+BROKEN(call_of_nothing,
+       (s->inst[2].count = s->table[0].n_row = UINT32_MAX, s->table[0].n_column = s->body[0].n_inst = 0))
 BROKEN(body_range, s->body[0].n_inst = 99)
 BROKEN(table_range, s->table[0].n_row = 3)
 BROKEN(template_range, s->template[0].n_inst = 7)
@@ -149,6 +151,7 @@ static const struct broken broken[] = {
     {"rows [0, +3)", call_rows},
     {"inst[5]: a CALL inside a body", call_nested},
     {"more than 1048576 instructions", call_endless},
+    {"more than 1048576 instructions", call_of_nothing}, /* each call takes its time */
     {"body[0]: instructions [5, +99) of 6", body_range},
     {"table[0]: 3 x 1 values at 0 of 2", table_range},
     {"template[0]: instructions [0, +7) of 6", template_range},
@@ -324,6 +327,25 @@ static void test_derive(void **state) {
   img_hazard_deinit(&result);
 }
 
+/* Within all the limits of img_check, the check for hazards could still take minutes. */
+static void test_hazard_work_is_bounded(void **state) {
+  (void)state;
+  struct img_inst inst[64] = {[0] = {.op = IMG_OP_CALL, .count = 16000}, [63] = {.op = IMG_OP_BARRIER}};
+  struct img_region region[IMG_MAX_OPERAND];
+  for (uint32_t i = 0; i < IMG_MAX_OPERAND; i++)
+    region[i] = (struct img_region){.access = IMG_ACCESS_READ, .arena = IMG_ARENA_ACT, .column = IMG_NO_COLUMN};
+  for (uint32_t i = 1; i < 63; i++) inst[i] = (struct img_inst){.op = IMG_OP_DISPATCH, .n_region = IMG_MAX_OPERAND};
+  struct img_body body = {1, 63};
+  struct img_table table = {16000, 0, 0};
+  struct img_module module = {0};
+  struct img_template template = {.n_row = 1, .n_select = 1, .n_inst = 1};
+  struct img_templates_view view = {&template, inst, &body, NULL, region, &table, NULL, "t", 1, 64, 1, 0, 32, 1, 0};
+  struct img_modules_view modules = {.module = &module, .name = "m", .n_module = 1};
+  struct moe_error err = {0};
+  assert_int_equal(img_hazard_check(&view, &modules, &err), MOE_FAILED);
+  assert_non_null(strstr(err.message, "t: comparing its regions"));
+}
+
 /* Random programs: what derive returns passes the check, and each of its barriers is needed. */
 static void test_derive_random(void **state) {
   (void)state;
@@ -375,9 +397,10 @@ static void test_derive_random(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_round_trip),    cmocka_unit_test(test_broken), cmocka_unit_test(test_header),
-      cmocka_unit_test(test_flips),         cmocka_unit_test(test_writer), cmocka_unit_test(test_derive),
-      cmocka_unit_test(test_derive_random),
+      cmocka_unit_test(test_round_trip),    cmocka_unit_test(test_broken),
+      cmocka_unit_test(test_header),        cmocka_unit_test(test_flips),
+      cmocka_unit_test(test_writer),        cmocka_unit_test(test_derive),
+      cmocka_unit_test(test_derive_random), cmocka_unit_test(test_hazard_work_is_bounded),
   };
   return cmocka_run_group_tests(tests, setup, teardown);
 }
