@@ -1,24 +1,18 @@
-"""Embedded models against their goldens: every sample, a prompt through windows of several sizes, a long prompt."""
+"""Embedded models through moec and moert against their goldens: every sample, a prompt through windows of several sizes, a long prompt."""
 import os
+import pathlib
 import tempfile
-import golden_lib as g
 
-here = os.path.dirname(os.path.abspath(__file__))
-models = os.path.join(here, '..', 'models')
+from golden_bars import check_image, compile_image
 
-
-def golden(name):
-    return os.path.join(here, name + '.json')
-
-
-failures = g.control(golden('wordnet-qwen3moe-q4_k_m'))
+tests = pathlib.Path(os.environ["TESTS_DIR"])
+goldens = tests / "golden"
 with tempfile.TemporaryDirectory() as folder:
-    moe = os.path.join(models, 'wordnet-moe.gguf')
-    image = g.compile_image(moe, folder)
-    failures += g.check(image, moe, golden('wordnet-qwen3moe-q4_k_m'))
-    for window in ('1', '7', '64'):
-        failures += g.check(image, moe, golden('wordnet-qwen3moe-q4_k_m'), '--window', window, samples=[5])
-    failures += g.check(image, moe, golden('wordnet-qwen3moe-q4_k_m-long'), samples=[0])
-    dense = os.path.join(models, 'wordnet-qwen3-q5_k_m.gguf')
-    failures += g.check(g.compile_image(dense, folder), dense, golden('wordnet-qwen3-q5_k_m'), samples=[0, 1])
-g.finish(failures)
+    moe = tests / "models/wordnet-moe.gguf"
+    image = compile_image(moe, folder)
+    check_image(image, moe, goldens / "wordnet-qwen3moe-q4_k_m.json")
+    for window in ("1", "7", "64"):
+        check_image(image, moe, goldens / "wordnet-qwen3moe-q4_k_m.json", "--window", window, only=[5])
+    check_image(image, moe, goldens / "wordnet-qwen3moe-q4_k_m-long.json", only=[0])
+    dense = tests / "models/wordnet-qwen3-q5_k_m.gguf"
+    check_image(compile_image(dense, folder), dense, goldens / "wordnet-qwen3-q5_k_m.json", only=[0, 1])

@@ -1,43 +1,44 @@
-"""Every NAME.gguf in $MOEC_MODELS that has a NAME.json or NAME-long.json in $MOEC_GOLDENS, all samples, the long ones through windows of 1, 7, 64 and
-512 rows too. Models that moec declines (exit code 3) are listed and left out. Without the folders: the embedded model's long golden."""
-import glob
+"""Every NAME.gguf of $MOEC_MODELS that has a NAME.json or NAME-long.json in $MOEC_GOLDENS, the long ones through windows of 1, 7, 64 and 512 rows too.
+Models that moec declines (exit code 3) are listed and left out. Without the folders: the embedded model's long golden."""
 import os
+import pathlib
 import subprocess
+import sys
 import tempfile
-import golden_lib as g
 
-here = os.path.dirname(os.path.abspath(__file__))
-models, goldens = os.environ.get('MOEC_MODELS'), os.environ.get('MOEC_GOLDENS')
+from golden_bars import check_image, compile_image
+
+WINDOWS = ("1", "7", "64", "512")
+tests = pathlib.Path(os.environ["TESTS_DIR"])
+models, goldens = os.environ.get("MOEC_MODELS"), os.environ.get("MOEC_GOLDENS")
 
 
 def check_model(model, folder):
-    name = os.path.basename(model)[:-5]
-    found = [s for s in ('', '-long') if os.path.exists(os.path.join(goldens, name + s + '.json'))]
-    image = os.path.join(folder, name + '.img')
-    result = subprocess.run([g.MOEC, model, '-o', image, '-q'], stderr=subprocess.PIPE, text=True)
-    if result.returncode == 3:
-        print('declined:', result.stderr.strip())
+    """(checks, failures) of one file."""
+    found = [g for g in (pathlib.Path(goldens, model.stem + s + ".json") for s in ("", "-long")) if g.exists()]
+    compiled = subprocess.run([os.environ["MOEC"], str(model), "-q", "--no-selftest", "-o", os.path.join(folder, "probe.img")], capture_output=True,
+                               text=True)
+    if compiled.returncode == 3:
+        print("declined:", compiled.stderr.strip(), flush=True)
         return 0, 0
-    failures = result.returncode != 0
-    for suffix in found:
-        golden = os.path.join(goldens, name + suffix + '.json')
-        failures += g.check(image, model, golden)
-        for window in ('1', '7', '64', '512') if suffix else ():
-            failures += g.check(image, model, golden, '--window', window)
-    os.unlink(image)
-    return failures, len(found)
+    failures = 0
+    for golden in found:
+        for window in (None, *WINDOWS) if golden.stem.endswith("-long") else (None,):
+            try:
+                check_image(os.path.join(folder, "probe.img"), model, golden, *(("--window", window) if window else ()))
+            except AssertionError as e:
+                print("FAILED:", e, flush=True)
+                failures += 1
+    return len(found), failures
 
 
-failures = checked = 0
 with tempfile.TemporaryDirectory() as folder:
     if models and goldens:
-        for model in sorted(glob.glob(os.path.join(models, '*.gguf'))):
-            failed, n = check_model(model, folder)
-            failures, checked = failures + failed, checked + n
-        failures += checked == 0
-    else:
-        moe = os.path.join(here, '..', 'models', 'wordnet-moe.gguf')
-        image = g.compile_image(moe, folder)
-        for window in ('7', '64', '512'):
-            failures += g.check(image, moe, os.path.join(here, 'wordnet-qwen3moe-q4_k_m-long.json'), '--window', window)
-g.finish(failures)
+        results = [check_model(m, folder) for m in sorted(pathlib.Path(models).glob("*.gguf"))]
+        checks, failures = sum(r[0] for r in results), sum(r[1] for r in results)
+        print(f"{checks} goldens, {failures} failures")
+        sys.exit(failures != 0 or checks == 0)
+    moe = tests / "models/wordnet-moe.gguf"
+    image = compile_image(moe, folder)
+    for window in WINDOWS:
+        check_image(image, moe, tests / "golden/wordnet-qwen3moe-q4_k_m-long.json", "--window", window)
