@@ -1,54 +1,33 @@
-/* act.glsl: activations of one unit of 32 (formats.glsl), as the invocations of a team of LANES hold them.
+/* act.glsl: activations of one unit of 32 (formats.glsl), as the invocations of a team of LANES read them.
  *
- * Two ways. Wide: every invocation loads what it multiplies, 16 bytes at a time. SPREAD (narrow subgroups with one lane a row, so
- * that all 8 lanes need the same 32 values): each lane loads 4 of them, and broadcasts hand them round; there, loads cost per lane.
+ * Two ways. Wide: every invocation loads what it multiplies, 16 bytes at a time, when it needs it. SPREAD (narrow subgroups with one lane a
+ * row, so that all 8 lanes need the same 32 values): each lane loads 4 of them beforehand, and shuffles hand them round.
  * The subgroup must be in uniform control flow. */
 #define SPREAD (NARROW && LANES == 1)
 
 struct act {
-  vec4 v[8];   /* wide: low run, high run */
-  vec4 spread; /* SPREAD: elements lane and 8 + lane of the low run, then of the high run */
+  uint64_t row; /* wide: address of the low run's first element */
+  vec4 spread;  /* SPREAD: elements 2 * lane and 2 * lane + 1 of the low run (.xy) and of the high run (.zw) */
 };
 
-act act_load(uint field, uint64_t row, uint base, uint step) {
+act act_load(uint field, uint64_t x, uint base, uint step) {
   act a;
+  a.row = x + 4 * base;
   if (SPREAD) {
-    uint64_t p = row + 4 * (base + TID % 8);
-    a.spread = vec4(mem_ld_float(field, p), mem_ld_float(field, p + 32), mem_ld_float(field, p + 4 * step),
-                    mem_ld_float(field, p + 4 * step + 32));
-  } else {
-    uint64_t p = row + 4 * base;
-    [[unroll]] for (uint k = 0; k < 4; k++) a.v[k] = mem_ld_vec4(field, p + 16 * k);
-    [[unroll]] for (uint k = 0; k < 4; k++) a.v[4 + k] = mem_ld_vec4(field, p + 4 * step + 16 * k);
+    uint64_t p = a.row + 8 * (TID % 8);
+    a.spread = vec4(mem_ld_vec2(field, p), mem_ld_vec2(field, p + 4 * step));
   }
   return a;
 }
-/* Elements 4k .. 4k + 3 of 8 values that 8 lanes hold. */
-vec4 act_hand(float v, uint k) {
-  return vec4(subgroupBroadcast(v, 4 * k), subgroupBroadcast(v, 4 * k + 1), subgroupBroadcast(v, 4 * k + 2),
-              subgroupBroadcast(v, 4 * k + 3));
+/* Elements 4k .. 4k + 3 of 16 values that 8 lanes hold in pairs. */
+vec4 act_hand(vec2 v, uint k) {
+  return vec4(subgroupShuffle(v.x, 2 * k), subgroupShuffle(v.y, 2 * k), subgroupShuffle(v.x, 2 * k + 1),
+              subgroupShuffle(v.y, 2 * k + 1));
 }
-vec4 act_lo(act a, uint k) {
-  if (SPREAD) return act_hand(k < 2 ? a.spread.x : a.spread.y, k & 1);
-  return a.v[k];
+/* Elements 4k .. 4k + 3 of the low run, and of the high run. */
+vec4 act_lo(act a, uint field, uint step, uint k) {
+  return SPREAD ? act_hand(a.spread.xy, k) : mem_ld_vec4(field, a.row + 16 * k);
 }
-vec4 act_hi(act a, uint k) {
-  if (SPREAD) return act_hand(k < 2 ? a.spread.z : a.spread.w, k & 1);
-  return a.v[4 + k];
+vec4 act_hi(act a, uint field, uint step, uint k) {
+  return SPREAD ? act_hand(a.spread.zw, k) : mem_ld_vec4(field, a.row + 4 * step + 16 * k);
 }
-/* a *= b, element by element. */
-void act_mul(inout act a, act b) {
-  if (SPREAD) {
-    a.spread *= b.spread;
-  } else {
-    [[unroll]] for (uint k = 0; k < 8; k++) a.v[k] *= b.v[k];
-  }
-}
-/* This invocation's part of the sum of squares; act_total adds the parts of a row. */
-float act_squares(act a) {
-  if (SPREAD) return dot(a.spread, a.spread);
-  float s = 0;
-  [[unroll]] for (uint k = 0; k < 8; k++) s += dot(a.v[k], a.v[k]);
-  return s;
-}
-float act_total(float part) { return SPREAD ? subgroup_sum(part) : lanes_sum(part); }

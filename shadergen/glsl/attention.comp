@@ -8,57 +8,64 @@
 
 const uint GROUP_HEADS = ATTENTION_GROUP_HEADS(N_HEAD, N_KV_HEAD);
 const uint ROW_BYTES = D_HEAD * (KV_F32 != 0 ? 4 : 2);
-const uint N_PAIR = D_HEAD / 2;                    /* pairs of dimensions */
-const uint PAIRS = (N_PAIR + SUBGROUP - 1) / SUBGROUP; /* pairs a lane */
+const uint N_QUAD = D_HEAD / 4;                        /* groups of four dimensions */
+const uint QUADS = (N_QUAD + SUBGROUP - 1) / SUBGROUP; /* of a lane, in the value loop */
 const float LOWEST = -3.0e38;
 
 /* Positions that a wide subgroup takes at once in the value loop. A function: glslang 12 misplaces such constants. */
 uint sides() {
-  if (N_PAIR < SUBGROUP)
-    if (SUBGROUP % N_PAIR == 0) return SUBGROUP / N_PAIR;
+  if (N_QUAD < SUBGROUP)
+    if (SUBGROUP % N_QUAD == 0) return SUBGROUP / N_QUAD;
   return 1;
 }
 #define SIDES sides()
 
-vec2 load_pair(uint64_t row, uint pair) {
-  if (KV_F32 != 0) return mem_ld_vec2(F_state, row + 8 * pair);
-  return unpackHalf2x16(mem_ld_uint(F_state, row + 4 * pair));
+vec4 halves(uvec2 v) { return vec4(unpackHalf2x16(v.x), unpackHalf2x16(v.y)); }
+vec4 load_quad(uint64_t row, uint quad) {
+  return KV_F32 != 0 ? mem_ld_vec4(F_state, row + 16 * quad) : halves(mem_ld_uvec2(F_state, row + 8 * quad));
 }
-/* Elements 8i .. 8i + 7 of a key. */
-void load_eight(uint64_t row, uint i, out vec4 a, out vec4 b) {
-  if (KV_F32 != 0) {
-    a = mem_ld_vec4(F_state, row + 32 * i);
-    b = mem_ld_vec4(F_state, row + 32 * i + 16);
-  } else {
-    uvec4 v = mem_ld_uvec4(F_state, row + 16 * i);
-    a = vec4(unpackHalf2x16(v.x), unpackHalf2x16(v.y));
-    b = vec4(unpackHalf2x16(v.z), unpackHalf2x16(v.w));
-  }
+
+/* Narrow subgroups keep the queries in registers: lane l has the elements l * D_HEAD / 8 and on of every head. */
+vec4 q_spread[GROUP_HEADS][D_HEAD / 32];
+void spread_queries(uint64_t q) {
+  [[unroll]] for (uint h = 0; h < GROUP_HEADS; h++)
+    [[unroll]] for (uint t = 0; t < D_HEAD / 32; t++)
+      q_spread[h][t] = ld_q_vec4(q + 4 * (h * D_HEAD + TID % 8 * (D_HEAD / 8) + 4 * t));
 }
 /* q . k for the heads of the group; q: offset of the first. */
 void scores(uint64_t key, uint64_t q, out float s[GROUP_HEADS]) {
   [[unroll]] for (uint h = 0; h < GROUP_HEADS; h++) s[h] = 0;
+  if (NARROW) {
+    for (uint i = 0; i < 8; i++)
+      [[unroll]] for (uint t = 0; t < D_HEAD / 32; t++) {
+        vec4 k = load_quad(key, i * (D_HEAD / 32) + t);
+        [[unroll]] for (uint h = 0; h < GROUP_HEADS; h++) {
+          vec4 v = q_spread[h][t];
+          s[h] += dot(k, vec4(subgroupShuffle(v.x, i), subgroupShuffle(v.y, i), subgroupShuffle(v.z, i),
+                              subgroupShuffle(v.w, i)));
+        }
+      }
+    return;
+  }
   for (uint i = 0; i < D_HEAD / 8; i++) {
     vec4 a, b;
-    load_eight(key, i, a, b);
+    if (KV_F32 != 0) {
+      a = load_quad(key, 2 * i);
+      b = load_quad(key, 2 * i + 1);
+    } else {
+      uvec4 v = mem_ld_uvec4(F_state, key + 16 * i);
+      a = halves(v.xy);
+      b = halves(v.zw);
+    }
     [[unroll]] for (uint h = 0; h < GROUP_HEADS; h++) {
       uint64_t p = q + 4 * (h * D_HEAD + 8 * i);
-      vec4 qa, qb;
-      if (NARROW) {
-        float v = ld_q_float(p + 4 * (TID % 8));
-        qa = vec4(subgroupBroadcast(v, 0), subgroupBroadcast(v, 1), subgroupBroadcast(v, 2), subgroupBroadcast(v, 3));
-        qb = vec4(subgroupBroadcast(v, 4), subgroupBroadcast(v, 5), subgroupBroadcast(v, 6), subgroupBroadcast(v, 7));
-      } else {
-        qa = ld_q_vec4(p);
-        qb = ld_q_vec4(p + 16);
-      }
-      s[h] += dot(a, qa) + dot(b, qb);
+      s[h] += dot(a, ld_q_vec4(p)) + dot(b, ld_q_vec4(p + 16));
     }
   }
 }
 
 float top[GROUP_HEADS], total[GROUP_HEADS]; /* running maximum; this lane's part of the sum of exponentials */
-vec2 acc[GROUP_HEADS][PAIRS];
+vec4 acc[GROUP_HEADS][QUADS];
 
 /* Positions first .. first + n - 1 (n at most SUBGROUP) of a page. */
 void positions(uint64_t keys, uint64_t values, uint64_t q, uint first, uint n) {
@@ -71,47 +78,54 @@ void positions(uint64_t keys, uint64_t values, uint64_t q, uint first, uint n) {
     float fade = exp(top[h] - new_top);
     s[h] = lane < n ? exp(v - new_top) : 0.0;
     total[h] = total[h] * fade + s[h];
-    [[unroll]] for (uint i = 0; i < PAIRS; i++) acc[h][i] *= fade;
+    [[unroll]] for (uint i = 0; i < QUADS; i++) acc[h][i] *= fade;
     top[h] = new_top;
   }
-  uint side = SIDES > 1 ? lane / N_PAIR : 0, pair = SIDES > 1 ? lane % N_PAIR : lane;
+  uint side = SIDES > 1 ? lane / N_QUAD : 0, quad = SIDES > 1 ? lane % N_QUAD : lane;
   for (uint j = 0; j < n; j += SIDES) {
     uint64_t row = values + (first + min(j + side, n - 1)) * ROW_BYTES;
-    vec2 v[PAIRS];
-    [[unroll]] for (uint i = 0; i < PAIRS; i++) v[i] = load_pair(row, min(pair + i * SUBGROUP, N_PAIR - 1));
+    vec4 v[QUADS];
+    [[unroll]] for (uint i = 0; i < QUADS; i++) v[i] = load_quad(row, min(quad + i * SUBGROUP, N_QUAD - 1));
     [[unroll]] for (uint h = 0; h < GROUP_HEADS; h++) {
-      /* A lane beyond n has weight 0. */
-      float w = SIDES > 1 ? subgroupShuffle(s[h], (j + side) % SUBGROUP) : subgroupBroadcast(s[h], j);
-      if (SIDES > 1 && j + side >= n) w = 0;
-      [[unroll]] for (uint i = 0; i < PAIRS; i++) acc[h][i] += w * v[i];
+      float w = subgroupShuffle(s[h], (j + side) % SUBGROUP);
+      if (SIDES > 1 && j + side >= n) w = 0; /* a side beyond n */
+      [[unroll]] for (uint i = 0; i < QUADS; i++) acc[h][i] += w * v[i];
     }
   }
 }
 
-void store_y(uint r, uint h, uint pair, vec2 v) { st_y_vec2(4 * (uint64_t(r) * Y_STRIDE + h * D_HEAD + 2 * pair), v); }
+void store_y(uint r, uint h, uint quad, vec4 v) { st_y_vec4(4 * (uint64_t(r) * Y_STRIDE + h * D_HEAD + 4 * quad), v); }
 uint64_t partial_of(uint r, uint h, uint split) {
   return pc.partial + 4 * (((uint64_t(r) * N_HEAD + h) * N_SPLIT + split) * (D_HEAD + 4));
 }
+vec4 load_partial(uint64_t p, uint quad) {
+  return vec4(mem_ld_shared(F_partial, p + 16 * quad), mem_ld_shared(F_partial, p + 16 * quad + 4),
+              mem_ld_shared(F_partial, p + 16 * quad + 8), mem_ld_shared(F_partial, p + 16 * quad + 12));
+}
 
-/* Combines the splits of a head. Once a step: not worth the code (and the CPU driver's time to make it) of unrolling. */
+/* Combines the splits of a head, in order. Once a step: not worth the code (and the CPU driver's time to make it) of unrolling. */
 void combine(uint r, uint h) {
   float best = LOWEST, sum = 0;
   [[dont_unroll]] for (uint i = 0; i < N_SPLIT; i++) best = max(best, mem_ld_shared(F_partial, partial_of(r, h, i) + 4 * D_HEAD));
-  vec2 out_[PAIRS];
-  [[unroll]] for (uint i = 0; i < PAIRS; i++) out_[i] = vec2(0);
+  vec4 y[QUADS];
+  [[unroll]] for (uint k = 0; k < QUADS; k++) y[k] = vec4(0);
   [[dont_unroll]] for (uint i = 0; i < N_SPLIT; i++) {
     uint64_t p = partial_of(r, h, i);
     float w = exp(mem_ld_shared(F_partial, p + 4 * D_HEAD) - best);
     sum += w * mem_ld_shared(F_partial, p + 4 * D_HEAD + 4);
-    [[unroll]] for (uint k = 0; k < PAIRS; k++) {
-      uint pair = min(TID % SUBGROUP + k * SUBGROUP, N_PAIR - 1);
-      out_[k] += w * vec2(mem_ld_shared(F_partial, p + 8 * pair), mem_ld_shared(F_partial, p + 8 * pair + 4));
-    }
+    [[unroll]] for (uint k = 0; k < QUADS; k++)
+      y[k] += w * load_partial(p, min(TID % SUBGROUP + k * SUBGROUP, N_QUAD - 1));
   }
-  [[unroll]] for (uint k = 0; k < PAIRS; k++) {
-    uint pair = TID + k * SUBGROUP;
-    if (TID < SUBGROUP && pair < N_PAIR) store_y(r, h, pair, out_[k] / sum);
+  [[unroll]] for (uint k = 0; k < QUADS; k++) {
+    uint quad = TID + k * SUBGROUP;
+    if (TID < SUBGROUP && quad < N_QUAD) store_y(r, h, quad, y[k] / sum);
   }
+}
+
+/* Hands a split's sums of a head to the last one to arrive. */
+void store_partial(uint r, uint h, uint split, uint quad, vec4 v) {
+  uint64_t p = partial_of(r, h, split) + 16 * quad;
+  [[unroll]] for (uint i = 0; i < 4; i++) mem_st_shared(F_partial, p + 4 * i, v[i]);
 }
 
 void main() {
@@ -119,10 +133,11 @@ void main() {
   if (r >= step_word(IMG_STEP_N_ROW)) return;
   uint n_pos = step_row_pos(r) + 1, slot = step_row_slot(r), kv = h0 / (N_HEAD / N_KV_HEAD);
   uint64_t q = 4 * (uint64_t(r) * Q_STRIDE + h0 * D_HEAD);
+  if (NARROW) spread_queries(q);
   [[unroll]] for (uint h = 0; h < GROUP_HEADS; h++) {
     top[h] = LOWEST;
     total[h] = 0;
-    [[unroll]] for (uint i = 0; i < PAIRS; i++) acc[h][i] = vec2(0);
+    [[unroll]] for (uint i = 0; i < QUADS; i++) acc[h][i] = vec4(0);
   }
   for (uint page = split; 64 * page < n_pos; page += N_SPLIT) {
     uint64_t keys = pc.state + uint64_t(step_page(slot, 64 * page)) * PAGE_BYTES + uint64_t(kv * 64) * ROW_BYTES;
@@ -132,17 +147,16 @@ void main() {
   }
   [[unroll]] for (uint h = 0; h < GROUP_HEADS; h++) {
     float sum = subgroup_sum(total[h]);
-    [[unroll]] for (uint i = 0; i < PAIRS; i++) {
-      for (uint m = N_PAIR; SIDES > 1 && m < SUBGROUP; m *= 2)
-        acc[h][i] += vec2(subgroupShuffleXor(acc[h][i].x, m), subgroupShuffleXor(acc[h][i].y, m));
-      uint pair = TID + i * SUBGROUP;
-      if (TID >= SUBGROUP || pair >= N_PAIR) continue;
-      if (N_SPLIT == 1) {
-        store_y(r, h0 + h, pair, acc[h][i] / sum);
-      } else {
-        mem_st_shared(F_partial, partial_of(r, h0 + h, split) + 8 * pair, acc[h][i].x);
-        mem_st_shared(F_partial, partial_of(r, h0 + h, split) + 8 * pair + 4, acc[h][i].y);
-      }
+    [[unroll]] for (uint i = 0; i < QUADS; i++) {
+      for (uint m = N_QUAD; SIDES > 1 && m < SUBGROUP; m *= 2)
+        acc[h][i] += vec4(subgroupShuffleXor(acc[h][i].x, m), subgroupShuffleXor(acc[h][i].y, m),
+                          subgroupShuffleXor(acc[h][i].z, m), subgroupShuffleXor(acc[h][i].w, m));
+      uint quad = TID + i * SUBGROUP;
+      if (TID >= SUBGROUP || quad >= N_QUAD) continue;
+      if (N_SPLIT == 1)
+        store_y(r, h0 + h, quad, acc[h][i] / sum);
+      else
+        store_partial(r, h0 + h, split, quad, acc[h][i]);
     }
     if (N_SPLIT > 1 && TID == 0) {
       mem_st_shared(F_partial, partial_of(r, h0 + h, split) + 4 * D_HEAD, top[h]);
@@ -150,5 +164,5 @@ void main() {
     }
   }
   if (N_SPLIT > 1 && arrive_last(F_counter, pc.counter + 4 * (r * N_HEAD + h0), N_SPLIT))
-    for (uint h = 0; h < GROUP_HEADS; h++) combine(r, h0 + h);
+    [[dont_unroll]] for (uint h = 0; h < GROUP_HEADS; h++) combine(r, h0 + h);
 }

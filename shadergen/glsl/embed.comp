@@ -12,9 +12,10 @@ void main() {
   if (int(token) == IMG_TOKEN_FROM_SLOT)
     token = ld_slot_uint(4 * (step_row_slot(r) * IMG_SLOT_WORDS + IMG_SLOT_TOKEN));
   token = min(token, uint(N_VOCAB - 1));
-  DECODE(FMT, unit) w = DECODE(FMT, load)(F_weight, pc.weight, D_MODEL, N_VOCAB, token, u);
+  DECODE(FMT, block) b = DECODE(FMT, open)(F_weight, pc.weight, D_MODEL, N_VOCAB, token, u);
+  DECODE(FMT, unit) w = DECODE(FMT, load)(b, F_weight, pc.weight, D_MODEL, N_VOCAB, token, u);
   uint64_t y = 4 * (uint64_t(r) * D_MODEL + DECODE(FMT, base)(u));
-  [[unroll]] for (uint k = 0; k < 4; k++) {
+  for (uint k = 0; k < 4; k++) {
     st_x_vec4(y + 16 * k, DECODE(FMT, lo)(w, k) * SCALE);
     st_x_vec4(y + 4 * DECODE(FMT, STEP) + 16 * k, DECODE(FMT, hi)(w, k) * SCALE);
   }

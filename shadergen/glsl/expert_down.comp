@@ -1,5 +1,5 @@
 /* expert_down.comp: second half of the feed-forward network for few rows, with the experts' weights and the residual. A team of
- * LANES invocations takes one output over all slots, in order; EXTRA outputs a team. */
+ * LANES invocations takes EXTRA outputs, two at a time when it is even, over all slots in order. */
 #version 460
 #extension GL_GOOGLE_include_directive : require
 #define KERNEL_expert_down
@@ -8,31 +8,47 @@
 #include "act.glsl"
 #include "weight.glsl"
 
-float down_dot(uint64_t matrix, uint row, uint64_t h) {
-  float acc = 0;
-  for (uint u = TID % LANES; u < D_FF / 32; u += LANES) {
-    DECODE(FMT, unit) unit = DECODE(FMT, load)(F_down, matrix, D_FF, D_MODEL, row, u);
-    act a = act_load(F_h, h, DECODE(FMT, base)(u), DECODE(FMT, STEP));
-    weight w;
-    WEIGHT_DECODE(FMT, w, unit)
-    acc += weight_dot(w, a);
+#define PAIRED (EXTRA % 2 == 0)
+
+/* Row `row` of an expert's matrix . h; .y: row2, when PAIRED. */
+vec2 down_dot(uint64_t matrix, uint row, uint row2, uint64_t h) {
+  const uint STEP = DECODE(FMT, STEP);
+  vec2 acc = vec2(0);
+  UNIT_BLOCKS(FMT, u0, D_FF / 32) {
+    DECODE(FMT, block) b = DECODE(FMT, open)(F_down, matrix, D_FF, D_MODEL, row, u0), b2;
+    if (PAIRED) b2 = DECODE(FMT, open)(F_down, matrix, D_FF, D_MODEL, row2, u0);
+    UNIT_EACH(FMT, u, u0) {
+      DECODE(FMT, unit) w = DECODE(FMT, load)(b, F_down, matrix, D_FF, D_MODEL, row, u), w2;
+      if (PAIRED) w2 = DECODE(FMT, load)(b2, F_down, matrix, D_FF, D_MODEL, row2, u);
+      act a = act_load(F_h, h, DECODE(FMT, base)(u), STEP);
+      for (uint k = 0; k < 4; k++) {
+        vec4 lo = act_lo(a, F_h, STEP, k), hi = act_hi(a, F_h, STEP, k);
+        acc.x += dot(DECODE(FMT, lo)(w, k), lo) + dot(DECODE(FMT, hi)(w, k), hi);
+        if (PAIRED) acc.y += dot(DECODE(FMT, lo)(w2, k), lo) + dot(DECODE(FMT, hi)(w2, k), hi);
+      }
+    }
   }
-  return lanes_sum(acc);
+  return vec2(lanes_sum(acc.x), PAIRED ? lanes_sum(acc.y) : 0);
+}
+void store(uint r, uint o, float sum) {
+  uint64_t p = 4 * (uint64_t(r) * D_MODEL + o);
+  if (TID % LANES == 0 && o < D_MODEL) st_x_float(p, ld_x_float(p) + sum);
 }
 
 void main() {
   uint r = gl_WorkGroupID.y, teams = WG / LANES;
   if (r >= step_word(IMG_STEP_N_ROW)) return;
-  for (uint i = 0; i < EXTRA; i++) {
-    uint o = (gl_WorkGroupID.x * EXTRA + i) * teams + TID / LANES, row = min(o, uint(D_MODEL - 1));
-    float sum = 0;
+  for (uint i = 0; i < EXTRA; i += PAIRED ? 2 : 1) {
+    uint o = (gl_WorkGroupID.x * EXTRA + i) * teams + TID / LANES;
+    uint row = min(o, uint(D_MODEL - 1)), row2 = min(o + teams, uint(D_MODEL - 1));
+    vec2 sum = vec2(0);
     for (uint slot = 0; slot < N_EXPERT_USED; slot++) {
       uint pair = r * N_EXPERT_USED + slot;
       uint e = ROUTED != 0 ? min(ld_ids_uint(4 * pair), uint(N_EXPERT - 1)) : 0;
-      float y = down_dot(pc.down + e * DECODE(FMT, mat_stride)(D_FF, D_MODEL), row, pc.h + 4 * uint64_t(pair) * D_FF);
+      vec2 y = down_dot(pc.down + e * DECODE(FMT, mat_stride)(D_FF, D_MODEL), row, row2, pc.h + 4 * uint64_t(pair) * D_FF);
       sum += ROUTED != 0 ? ld_weights_float(4 * pair) * y : y;
     }
-    uint64_t p = 4 * (uint64_t(r) * D_MODEL + o);
-    if (TID % LANES == 0 && o < D_MODEL) st_x_float(p, ld_x_float(p) + sum);
+    store(r, o, sum.x);
+    if (PAIRED) store(r, o + teams, sum.y);
   }
 }

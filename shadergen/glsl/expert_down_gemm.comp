@@ -9,10 +9,8 @@
 #include "weight.glsl"
 #include "tile.glsl"
 
-void load_weight(uint64_t matrix, uint o, uint u, out weight w) {
-  DECODE(FMT, unit) unit = DECODE(FMT, load)(F_down, matrix, D_FF, D_MODEL, min(o, uint(D_MODEL - 1)), u);
-  WEIGHT_DECODE(FMT, w, unit)
-}
+#define PAIRED (EXTRA == 2)
+
 void store(float acc[TILE_ROWS], uint o, uint pair[TILE_ROWS], uint n) {
   if (o >= D_MODEL) return;
   [[unroll]] for (uint j = 0; j < TILE_ROWS; j++)
@@ -21,7 +19,7 @@ void store(float acc[TILE_ROWS], uint o, uint pair[TILE_ROWS], uint n) {
 
 void main() {
   uvec4 tile = ld_tiles_uvec4(16 * gl_WorkGroupID.y);
-  uint o = gl_WorkGroupID.x * WG * EXTRA + TID;
+  uint o = gl_WorkGroupID.x * WG * EXTRA + TID, row = min(o, uint(D_MODEL - 1)), row2 = min(o + WG, uint(D_MODEL - 1));
   uint64_t matrix = pc.down + tile.x * DECODE(FMT, mat_stride)(D_FF, D_MODEL);
   for (uint i0 = 0; i0 < tile.z; i0 += TILE_ROWS) {
     uint pair[TILE_ROWS], offset[TILE_ROWS];
@@ -32,17 +30,22 @@ void main() {
     float acc[TILE_ROWS], acc2[TILE_ROWS];
     tile_zero(acc);
     tile_zero(acc2);
-    for (uint u = 0; u < D_FF / 32; u++) {
-      weight w, w2;
-      load_weight(matrix, o, u, w);
-      if (EXTRA == 2) {
-        load_weight(matrix, o + WG, u, w2);
-        tile_add2(w, w2, F_h, pc.h, offset, DECODE(FMT, base)(u), DECODE(FMT, STEP), acc, acc2);
-      } else {
-        tile_add(w, F_h, pc.h, offset, DECODE(FMT, base)(u), DECODE(FMT, STEP), acc);
+    UNIT_BLOCKS(FMT, u0, D_FF / 32) {
+      DECODE(FMT, block) b = DECODE(FMT, open)(F_down, matrix, D_FF, D_MODEL, row, u0), b2;
+      if (PAIRED) b2 = DECODE(FMT, open)(F_down, matrix, D_FF, D_MODEL, row2, u0);
+      UNIT_EACH(FMT, u, u0) {
+        DECODE(FMT, unit) w = DECODE(FMT, load)(b, F_down, matrix, D_FF, D_MODEL, row, u), w2;
+        act a[TILE_ROWS];
+        tile_load(F_h, pc.h, offset, DECODE(FMT, base)(u), DECODE(FMT, STEP), a);
+        if (PAIRED) {
+          w2 = DECODE(FMT, load)(b2, F_down, matrix, D_FF, D_MODEL, row2, u);
+          TILE_ADD_TWO(FMT, w, w2, F_h, a, acc, acc2)
+        } else {
+          TILE_ADD(FMT, w, F_h, a, acc)
+        }
       }
     }
     store(acc, o, pair, tile.z - i0);
-    if (EXTRA == 2) store(acc2, o + WG, pair, tile.z - i0);
+    if (PAIRED) store(acc2, o + WG, pair, tile.z - i0);
   }
 }

@@ -8,28 +8,36 @@
 #include "act.glsl"
 #include "weight.glsl"
 
-/* out: dot product of a plane's row with x. */
+/* OUT += row ROW of a plane's matrix . x */
 #define DOT_ROW(NUMBER, OUT, FIELD, MATRIX, ROW, X)                                                                    \
-  for (uint u_ = TID % LANES; u_ < D_MODEL / 32; u_ += LANES) {                                                        \
-    DECODE(NUMBER, unit) unit_ = DECODE(NUMBER, load)(FIELD, MATRIX, D_MODEL, D_FF, ROW, u_);                          \
-    act a_ = act_load(F_xn, X, DECODE(NUMBER, base)(u_), DECODE(NUMBER, STEP));                                        \
-    weight w_;                                                                                                         \
-    WEIGHT_DECODE(NUMBER, w_, unit_)                                                                                   \
-    OUT += weight_dot(w_, a_);                                                                                         \
+  UNIT_BLOCKS(NUMBER, u0_, D_MODEL / 32) {                                                                             \
+    DECODE(NUMBER, block) b_ = DECODE(NUMBER, open)(FIELD, MATRIX, D_MODEL, D_FF, ROW, u0_);                           \
+    UNIT_EACH(NUMBER, u_, u0_) {                                                                                       \
+      DECODE(NUMBER, unit) w_ = DECODE(NUMBER, load)(b_, FIELD, MATRIX, D_MODEL, D_FF, ROW, u_);                       \
+      act a_ = act_load(F_xn, X, DECODE(NUMBER, base)(u_), DECODE(NUMBER, STEP));                                      \
+      for (uint k_ = 0; k_ < 4; k_++)                                                                                  \
+        OUT += dot(DECODE(NUMBER, lo)(w_, k_), act_lo(a_, F_xn, DECODE(NUMBER, STEP), k_)) +                           \
+               dot(DECODE(NUMBER, hi)(w_, k_), act_hi(a_, F_xn, DECODE(NUMBER, STEP), k_));                            \
+    }                                                                                                                  \
   }
 
 void output_of(uint o, uint64_t x, uint64_t gate_matrix, uint64_t up_matrix, uint64_t h) {
   uint row = min(o, uint(D_FF - 1));
   float gate = 0, up = 0;
 #if FMT_GATE == FMT_UP
-  for (uint u = TID % LANES; u < D_MODEL / 32; u += LANES) {
-    DECODE(FMT_UP, unit) gate_unit = DECODE(FMT_UP, load)(F_gate, gate_matrix, D_MODEL, D_FF, row, u);
-    DECODE(FMT_UP, unit) up_unit = DECODE(FMT_UP, load)(F_up, up_matrix, D_MODEL, D_FF, row, u);
-    act a = act_load(F_xn, x, DECODE(FMT_UP, base)(u), DECODE(FMT_UP, STEP));
-    [[unroll]] for (uint k = 0; k < 4; k++) {
-      vec4 lo = act_lo(a, k), hi = act_hi(a, k);
-      gate += dot(DECODE(FMT_UP, lo)(gate_unit, k), lo) + dot(DECODE(FMT_UP, hi)(gate_unit, k), hi);
-      up += dot(DECODE(FMT_UP, lo)(up_unit, k), lo) + dot(DECODE(FMT_UP, hi)(up_unit, k), hi);
+  const uint STEP = DECODE(FMT_UP, STEP);
+  UNIT_BLOCKS(FMT_UP, u0, D_MODEL / 32) {
+    DECODE(FMT_UP, block) gate_block = DECODE(FMT_UP, open)(F_gate, gate_matrix, D_MODEL, D_FF, row, u0);
+    DECODE(FMT_UP, block) up_block = DECODE(FMT_UP, open)(F_up, up_matrix, D_MODEL, D_FF, row, u0);
+    UNIT_EACH(FMT_UP, u, u0) {
+      DECODE(FMT_UP, unit) gate_unit = DECODE(FMT_UP, load)(gate_block, F_gate, gate_matrix, D_MODEL, D_FF, row, u);
+      DECODE(FMT_UP, unit) up_unit = DECODE(FMT_UP, load)(up_block, F_up, up_matrix, D_MODEL, D_FF, row, u);
+      act a = act_load(F_xn, x, DECODE(FMT_UP, base)(u), STEP);
+      for (uint k = 0; k < 4; k++) {
+        vec4 lo = act_lo(a, F_xn, STEP, k), hi = act_hi(a, F_xn, STEP, k);
+        gate += dot(DECODE(FMT_UP, lo)(gate_unit, k), lo) + dot(DECODE(FMT_UP, hi)(gate_unit, k), hi);
+        up += dot(DECODE(FMT_UP, lo)(up_unit, k), lo) + dot(DECODE(FMT_UP, hi)(up_unit, k), hi);
+      }
     }
   }
 #else

@@ -9,14 +9,17 @@
 #include "weight.glsl"
 #include "tile.glsl"
 
-void load_gate(uint64_t matrix, uint row, uint u, out weight w) {
-  DECODE(FMT_GATE, unit) unit = DECODE(FMT_GATE, load)(F_gate, matrix, D_MODEL, D_FF, row, u);
-  WEIGHT_DECODE(FMT_GATE, w, unit)
-}
-void load_up(uint64_t matrix, uint row, uint u, out weight w) {
-  DECODE(FMT_UP, unit) unit = DECODE(FMT_UP, load)(F_up, matrix, D_MODEL, D_FF, row, u);
-  WEIGHT_DECODE(FMT_UP, w, unit)
-}
+/* ACC += row `row` of a plane's matrix . the rows at `offset`. */
+#define TILE_ROW(NUMBER, ACC, FIELD, MATRIX)                                                                           \
+  UNIT_BLOCKS(NUMBER, u0_, D_MODEL / 32) {                                                                             \
+    DECODE(NUMBER, block) b_ = DECODE(NUMBER, open)(FIELD, MATRIX, D_MODEL, D_FF, row, u0_);                           \
+    UNIT_EACH(NUMBER, u_, u0_) {                                                                                       \
+      DECODE(NUMBER, unit) w_ = DECODE(NUMBER, load)(b_, FIELD, MATRIX, D_MODEL, D_FF, row, u_);                       \
+      act a_[TILE_ROWS];                                                                                               \
+      tile_load(F_xn, pc.xn, offset, DECODE(NUMBER, base)(u_), DECODE(NUMBER, STEP), a_);                              \
+      TILE_ADD(NUMBER, w_, F_xn, a_, ACC)                                                                              \
+    }                                                                                                                  \
+  }
 
 void main() {
   uint o = gl_WorkGroupID.x * WG + TID, row = min(o, uint(D_FF - 1)), n_live = min(step_word(IMG_STEP_N_ROW), uint(N_ROW));
@@ -34,17 +37,22 @@ void main() {
     float gate[TILE_ROWS], up[TILE_ROWS];
     tile_zero(gate);
     tile_zero(up);
-    for (uint u = 0; u < D_MODEL / 32; u++) {
-      weight w_gate, w_up;
-      load_gate(gate_matrix, row, u, w_gate);
-      load_up(up_matrix, row, u, w_up);
 #if FMT_GATE == FMT_UP
-      tile_add2(w_gate, w_up, F_xn, pc.xn, offset, DECODE(FMT_UP, base)(u), DECODE(FMT_UP, STEP), gate, up);
-#else
-      tile_add(w_gate, F_xn, pc.xn, offset, DECODE(FMT_GATE, base)(u), DECODE(FMT_GATE, STEP), gate);
-      tile_add(w_up, F_xn, pc.xn, offset, DECODE(FMT_UP, base)(u), DECODE(FMT_UP, STEP), up);
-#endif
+    UNIT_BLOCKS(FMT_UP, u0, D_MODEL / 32) {
+      DECODE(FMT_UP, block) gate_block = DECODE(FMT_UP, open)(F_gate, gate_matrix, D_MODEL, D_FF, row, u0);
+      DECODE(FMT_UP, block) up_block = DECODE(FMT_UP, open)(F_up, up_matrix, D_MODEL, D_FF, row, u0);
+      UNIT_EACH(FMT_UP, u, u0) {
+        DECODE(FMT_UP, unit) gate_unit = DECODE(FMT_UP, load)(gate_block, F_gate, gate_matrix, D_MODEL, D_FF, row, u);
+        DECODE(FMT_UP, unit) up_unit = DECODE(FMT_UP, load)(up_block, F_up, up_matrix, D_MODEL, D_FF, row, u);
+        act a[TILE_ROWS];
+        tile_load(F_xn, pc.xn, offset, DECODE(FMT_UP, base)(u), DECODE(FMT_UP, STEP), a);
+        TILE_ADD_TWO(FMT_UP, gate_unit, up_unit, F_xn, a, gate, up)
+      }
     }
+#else
+    TILE_ROW(FMT_GATE, gate, F_gate, gate_matrix)
+    TILE_ROW(FMT_UP, up, F_up, up_matrix)
+#endif
     [[unroll]] for (uint j = 0; j < TILE_ROWS; j++)
       if (o < D_FF && i0 + j < tile.z)
         st_h_float(4 * (uint64_t(pair[j]) * D_FF + o), gate[j] / (1.0 + exp(-gate[j])) * up[j]);

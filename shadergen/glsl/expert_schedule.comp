@@ -30,13 +30,13 @@ void main() {
     for (uint p = from; p < to; p++) n += expert_of(p) == e ? 1 : 0;
     counts[e * MAX_PARTS + part] = n;
   }
-  barrier();
+  group_barrier();
   for (uint e = TID; e < N_EXPERT; e += WG) {
     uint n = 0;
     for (uint part = 0; part < parts; part++) n += counts[e * MAX_PARTS + part];
     totals[e] = n;
   }
-  barrier();
+  group_barrier();
   for (uint i = TID; i < N_EXPERT * parts; i += WG) {
     uint e = i % N_EXPERT, part = i / N_EXPERT, tile, at;
     before(e, tile, at);

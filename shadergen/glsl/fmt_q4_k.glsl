@@ -4,17 +4,20 @@
 #include "scale_k.glsl"
 #endif
 struct q4_k_unit { uvec4 q; scale_k s; };
-const uint q4_k_STEP = 32;
+struct q4_k_block { uvec4 s; };
+const uint q4_k_STEP = 32, q4_k_UNITS = 8;
 uint q4_k_base(uint u) { return unit_base_256(u); }
 uint64_t q4_k_scales(uint n_in, uint n_out) { return plane_next(0, n_out, plane_row(n_in, 256, 128)); }
 uint64_t q4_k_mat_stride(uint n_in, uint n_out) {
   return plane_next(q4_k_scales(n_in, n_out), n_out, plane_row(n_in, 256, 16));
 }
-q4_k_unit q4_k_load(uint field, uint64_t matrix, uint n_in, uint n_out, uint row, uint u) {
+q4_k_block q4_k_open(uint field, uint64_t matrix, uint n_in, uint n_out, uint row, uint u) {
+  return q4_k_block(mem_ld_uvec4(field, matrix + q4_k_scales(n_in, n_out) + row * plane_row(n_in, 256, 16) + (u >> 3) * 16));
+}
+q4_k_unit q4_k_load(q4_k_block b, uint field, uint64_t matrix, uint n_in, uint n_out, uint row, uint u) {
   q4_k_unit w;
   w.q = mem_ld_uvec4(field, matrix + row * plane_row(n_in, 256, 128) + 16 * u);
-  w.s = scale_k_of(mem_ld_uvec4(field, matrix + q4_k_scales(n_in, n_out) + row * plane_row(n_in, 256, 16) + (u >> 3) * 16),
-                   (u >> 1) & 3);
+  w.s = scale_k_of(b.s, (u >> 1) & 3);
   return w;
 }
 vec4 q4_k_lo(q4_k_unit w, uint k) { return bytes_u8(w.q[k] & 0x0f0f0f0fu) * w.s.d_lo - w.s.m_lo; }

@@ -1,6 +1,7 @@
 /* fmt_q5_0.glsl: Q5_0, blocks of 32 with one scale, four bits and a fifth, minus 16. */
 struct q5_0_unit { uvec4 q; uint high; float d; };
-const uint q5_0_STEP = 16;
+struct q5_0_block { float d; };
+const uint q5_0_STEP = 16, q5_0_UNITS = 1;
 uint q5_0_base(uint u) { return 32 * u; }
 uint64_t q5_0_high(uint n_in, uint n_out) { return plane_next(0, n_out, plane_row(n_in, 32, 16)); }
 uint64_t q5_0_scales(uint n_in, uint n_out) {
@@ -9,11 +10,14 @@ uint64_t q5_0_scales(uint n_in, uint n_out) {
 uint64_t q5_0_mat_stride(uint n_in, uint n_out) {
   return plane_next(q5_0_scales(n_in, n_out), n_out, plane_row(n_in, 32, 2));
 }
-q5_0_unit q5_0_load(uint field, uint64_t matrix, uint n_in, uint n_out, uint row, uint u) {
+q5_0_block q5_0_open(uint field, uint64_t matrix, uint n_in, uint n_out, uint row, uint u) {
+  return q5_0_block(plane_f16(field, matrix + q5_0_scales(n_in, n_out) + row * plane_row(n_in, 32, 2) + 2 * u));
+}
+q5_0_unit q5_0_load(q5_0_block b, uint field, uint64_t matrix, uint n_in, uint n_out, uint row, uint u) {
   q5_0_unit w;
   w.q = mem_ld_uvec4(field, matrix + row * plane_row(n_in, 32, 16) + 16 * u);
   w.high = mem_ld_uint(field, matrix + q5_0_high(n_in, n_out) + row * plane_row(n_in, 32, 4) + 4 * u);
-  w.d = plane_f16(field, matrix + q5_0_scales(n_in, n_out) + row * plane_row(n_in, 32, 2) + 2 * u);
+  w.d = b.d;
   return w;
 }
 vec4 q5_0_lo(q5_0_unit w, uint k) {

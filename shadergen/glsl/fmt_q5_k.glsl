@@ -4,7 +4,8 @@
 #include "scale_k.glsl"
 #endif
 struct q5_k_unit { uvec4 q; uint high; scale_k s; };
-const uint q5_k_STEP = 32;
+struct q5_k_block { uvec4 s; };
+const uint q5_k_STEP = 32, q5_k_UNITS = 8;
 uint q5_k_base(uint u) { return unit_base_256(u); }
 uint64_t q5_k_high(uint n_in, uint n_out) { return plane_next(0, n_out, plane_row(n_in, 256, 128)); }
 uint64_t q5_k_scales(uint n_in, uint n_out) {
@@ -13,12 +14,14 @@ uint64_t q5_k_scales(uint n_in, uint n_out) {
 uint64_t q5_k_mat_stride(uint n_in, uint n_out) {
   return plane_next(q5_k_scales(n_in, n_out), n_out, plane_row(n_in, 256, 16));
 }
-q5_k_unit q5_k_load(uint field, uint64_t matrix, uint n_in, uint n_out, uint row, uint u) {
+q5_k_block q5_k_open(uint field, uint64_t matrix, uint n_in, uint n_out, uint row, uint u) {
+  return q5_k_block(mem_ld_uvec4(field, matrix + q5_k_scales(n_in, n_out) + row * plane_row(n_in, 256, 16) + (u >> 3) * 16));
+}
+q5_k_unit q5_k_load(q5_k_block b, uint field, uint64_t matrix, uint n_in, uint n_out, uint row, uint u) {
   q5_k_unit w;
   w.q = mem_ld_uvec4(field, matrix + row * plane_row(n_in, 256, 128) + 16 * u);
   w.high = mem_ld_uint(field, matrix + q5_k_high(n_in, n_out) + row * plane_row(n_in, 256, 32) + 4 * u);
-  w.s = scale_k_of(mem_ld_uvec4(field, matrix + q5_k_scales(n_in, n_out) + row * plane_row(n_in, 256, 16) + (u >> 3) * 16),
-                   (u >> 1) & 3);
+  w.s = scale_k_of(b.s, (u >> 1) & 3);
   return w;
 }
 vec4 q5_k_lo(q5_k_unit w, uint k) {

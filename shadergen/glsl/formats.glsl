@@ -3,11 +3,13 @@
  *
  * Every fmt file works in units of 32 weights of a row (PLANES.md): unit u has the elements base(u) + 0 .. 15 (low run) and
  * base(u) + STEP + 0 .. 15 (high run). It defines
- *   struct <name>_unit                                                       a unit as loaded
- *   const uint <name>_STEP;  uint <name>_base(uint u)
+ *   const uint <name>_STEP, <name>_UNITS                                     and how many units a block has
+ *   uint <name>_base(u)
  *   uint64_t <name>_mat_stride(n_in, n_out)                                  bytes from matrix to matrix of a plane
- *   <name>_unit <name>_load(field, matrix address, n_in, n_out, row, u)
- *   vec4 <name>_lo(unit, k), <name>_hi(unit, k)                              elements 4k .. 4k + 3 of the low and the high run */
+ *   struct <name>_block  <name>_open(field, matrix, n_in, n_out, row, u)     what the units of the block of unit u share: scales
+ *   struct <name>_unit   <name>_load(block, field, matrix, n_in, n_out, row, u)
+ *   vec4 <name>_lo(unit, k), <name>_hi(unit, k)                              elements 4k .. 4k + 3 of the low and the high run
+ * matrix: address of the matrix in its plane. */
 #include "plane.glsl"
 
 #ifndef SHADERGEN_PARAMS

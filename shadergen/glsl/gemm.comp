@@ -9,10 +9,8 @@
 #include "weight.glsl"
 #include "tile.glsl"
 
-void load_weight(uint o, uint u, out weight w) {
-  DECODE(FMT, unit) unit = DECODE(FMT, load)(F_weight, pc.weight, N_IN, N_OUT, min(o, uint(N_OUT - 1)), u);
-  WEIGHT_DECODE(FMT, w, unit)
-}
+#define PAIRED (EXTRA == 2)
+
 void store(float acc[TILE_ROWS], uint o, uint r0, uint n_live) {
   if (o >= N_OUT) return;
   [[unroll]] for (uint j = 0; j < TILE_ROWS; j++) {
@@ -27,7 +25,7 @@ void store(float acc[TILE_ROWS], uint o, uint r0, uint n_live) {
 
 void main() {
   uint n_live = min(step_word(ROWSEL != 0 ? IMG_STEP_N_SELECT : IMG_STEP_N_ROW), uint(N_ROW));
-  uint o = gl_WorkGroupID.x * WG * EXTRA + TID;
+  uint o = gl_WorkGroupID.x * WG * EXTRA + TID, row = min(o, uint(N_OUT - 1)), row2 = min(o + WG, uint(N_OUT - 1));
   for (uint sub = 0; sub < TM / TILE_ROWS; sub++) {
     uint r0 = gl_WorkGroupID.y * TM + sub * TILE_ROWS, offset[TILE_ROWS];
     if (r0 >= n_live) break;
@@ -38,17 +36,22 @@ void main() {
     float acc[TILE_ROWS], acc2[TILE_ROWS];
     tile_zero(acc);
     tile_zero(acc2);
-    for (uint u = 0; u < N_IN / 32; u++) {
-      weight w, w2;
-      load_weight(o, u, w);
-      if (EXTRA == 2) {
-        load_weight(o + WG, u, w2);
-        tile_add2(w, w2, F_x, pc.x, offset, DECODE(FMT, base)(u), DECODE(FMT, STEP), acc, acc2);
-      } else {
-        tile_add(w, F_x, pc.x, offset, DECODE(FMT, base)(u), DECODE(FMT, STEP), acc);
+    UNIT_BLOCKS(FMT, u0, N_IN / 32) {
+      DECODE(FMT, block) b = DECODE(FMT, open)(F_weight, pc.weight, N_IN, N_OUT, row, u0), b2;
+      if (PAIRED) b2 = DECODE(FMT, open)(F_weight, pc.weight, N_IN, N_OUT, row2, u0);
+      UNIT_EACH(FMT, u, u0) {
+        DECODE(FMT, unit) w = DECODE(FMT, load)(b, F_weight, pc.weight, N_IN, N_OUT, row, u), w2;
+        act a[TILE_ROWS];
+        tile_load(F_x, pc.x, offset, DECODE(FMT, base)(u), DECODE(FMT, STEP), a);
+        if (PAIRED) {
+          w2 = DECODE(FMT, load)(b2, F_weight, pc.weight, N_IN, N_OUT, row2, u);
+          TILE_ADD_TWO(FMT, w, w2, F_x, a, acc, acc2)
+        } else {
+          TILE_ADD(FMT, w, F_x, a, acc)
+        }
       }
     }
     store(acc, o, r0, n_live);
-    if (EXTRA == 2) store(acc2, o + WG, r0, n_live);
+    if (PAIRED) store(acc2, o + WG, r0, n_live);
   }
 }

@@ -15,7 +15,6 @@
 #extension GL_EXT_control_flow_attributes : require
 #extension GL_KHR_memory_scope_semantics : require
 #extension GL_KHR_shader_subgroup_basic : require
-#extension GL_KHR_shader_subgroup_ballot : require
 #extension GL_KHR_shader_subgroup_shuffle : require
 #pragma use_vulkan_memory_model
 
@@ -26,7 +25,8 @@ layout(constant_id = 2) const uint SUBGROUP = 1; /* the device's subgroup size *
 layout(constant_id = 3) const uint EXTRA = 1;
 #define WG gl_WorkGroupSize.x
 #define TID gl_LocalInvocationIndex
-/* Subgroups of 8: a CPU. A load costs there per lane, the same value in all lanes too; broadcasts are cheap. */
+/* Subgroups of 8: a CPU (lavapipe). There a load is a loop over the lanes, the same value in all lanes too, and it takes 8 bytes as fast
+ * as 4; shuffles are one instruction. */
 #define NARROW (SUBGROUP == 8)
 
 #define IMG_STEP(NAME, VALUE, WHAT) const int IMG_##NAME = VALUE;
@@ -69,6 +69,7 @@ layout(push_constant, std430) uniform push_block {
 
 /* ---- memory ---- */
 layout(buffer_reference, std430, buffer_reference_align = 4) buffer mem_uint { uint v; };
+layout(buffer_reference, std430, buffer_reference_align = 8) buffer mem_uint64_t { uint64_t v; };
 layout(buffer_reference, std430, buffer_reference_align = 8) buffer mem_uvec2 { uvec2 v; };
 layout(buffer_reference, std430, buffer_reference_align = 16) buffer mem_uvec4 { uvec4 v; };
 layout(buffer_reference, std430, buffer_reference_align = 4) buffer mem_float { float v; };
@@ -86,7 +87,7 @@ layout(buffer_reference, std430, buffer_reference_align = 8) buffer mem_extents 
 };
 bool mem_ok(uint field, uint64_t address, uint bytes) {
   mem_extents e = mem_extents(pc.extents);
-  bool ok = address >= e.extent[2 * field] && address + bytes <= e.extent[2 * field + 1] && address % (bytes == 12 ? 4 : bytes) == 0;
+  bool ok = address >= e.extent[2 * field] && address + bytes <= e.extent[2 * field + 1] && address % bytes == 0;
   if (!ok && atomicAdd(e.n_violation, 1u) == 0) {
     e.field = field;
     e.address = address;
@@ -103,11 +104,34 @@ bool mem_ok(uint field, uint64_t address, uint bytes) { return true; }
     if (mem_ok(field, address, BYTES)) mem_##T(address).v = value;                                                     \
   }
 MEM_TYPE(uint, 4)
-MEM_TYPE(uvec2, 8)
-MEM_TYPE(uvec4, 16)
 MEM_TYPE(float, 4)
-MEM_TYPE(vec2, 8)
-MEM_TYPE(vec4, 16)
+MEM_TYPE(uint64_t, 8)
+/* Vectors of 2 and of 4: as 64-bit words where that is faster. */
+#define MEM_VECTOR(T2, T4, FROM, TO)                                                                                   \
+  T2 mem_ld_##T2(uint field, uint64_t address) {                                                                       \
+    if (NARROW) return FROM(unpackUint2x32(mem_ld_uint64_t(field, address)));                                          \
+    return mem_ok(field, address, 8) ? mem_##T2(address).v : T2(0);                                                    \
+  }                                                                                                                    \
+  T4 mem_ld_##T4(uint field, uint64_t address) {                                                                       \
+    if (NARROW) return T4(mem_ld_##T2(field, address), mem_ld_##T2(field, address + 8));                               \
+    return mem_ok(field, address, 16) ? mem_##T4(address).v : T4(0);                                                   \
+  }                                                                                                                    \
+  void mem_st_##T2(uint field, uint64_t address, T2 value) {                                                           \
+    if (NARROW)                                                                                                        \
+      mem_st_uint64_t(field, address, packUint2x32(TO(value)));                                                        \
+    else if (mem_ok(field, address, 8))                                                                                \
+      mem_##T2(address).v = value;                                                                                     \
+  }                                                                                                                    \
+  void mem_st_##T4(uint field, uint64_t address, T4 value) {                                                           \
+    if (NARROW) {                                                                                                      \
+      mem_st_##T2(field, address, value.xy);                                                                           \
+      mem_st_##T2(field, address + 8, value.zw);                                                                       \
+    } else if (mem_ok(field, address, 16)) {                                                                           \
+      mem_##T4(address).v = value;                                                                                     \
+    }                                                                                                                  \
+  }
+MEM_VECTOR(uvec2, uvec4, uvec2, uvec2)
+MEM_VECTOR(vec2, vec4, uintBitsToFloat, floatBitsToUint)
 
 /* ---- kernels.def: F_<field>, ld_<field>_<type>(byte offset), st_<field>_<type>(byte offset, value) ---- */
 #define ACCESS_LD(NAME, T)                                                                                             \
@@ -140,25 +164,37 @@ void mem_st_shared(uint field, uint64_t address, float value) {
   if (mem_ok(field, address, 4)) mem_shared_float(address).v = value;
 }
 
+/* All invocations of the workgroup are here, and see what they wrote to shared memory before. Lanes of a narrow subgroup go in step, and a
+ * barrier makes coroutines of them there. Call in uniform control flow. */
+void group_barrier() {
+  if (WG > SUBGROUP)
+    barrier();
+  else if (!NARROW)
+    subgroupBarrier();
+}
+
 /* Arrival of a workgroup at a counter that n workgroups share. True, in all its invocations, for the last one, which then sees what
  * the others stored with mem_st_shared before; the counter is zero again afterwards. Call in uniform control flow. */
+#define SEMANTICS_ALL (gl_SemanticsAcquireRelease | gl_SemanticsMakeAvailable | gl_SemanticsMakeVisible)
 shared bool arrival_last;
 bool arrive_last(uint field, uint64_t address, uint n) {
-  controlBarrier(gl_ScopeWorkgroup, gl_ScopeDevice, gl_StorageSemanticsBuffer,
-                 gl_SemanticsAcquireRelease | gl_SemanticsMakeAvailable | gl_SemanticsMakeVisible);
-  if (TID == 0) {
-    bool last = false;
-    if (mem_ok(field, address, 4)) {
-      mem_counter c = mem_counter(address);
-      last = atomicAdd(c.v, 1u, gl_ScopeDevice, gl_StorageSemanticsBuffer,
-                       gl_SemanticsAcquireRelease | gl_SemanticsMakeAvailable | gl_SemanticsMakeVisible) == n - 1;
-      if (last) atomicStore(c.v, 0u, gl_ScopeDevice, gl_StorageSemanticsNone, gl_SemanticsRelaxed);
-    }
-    arrival_last = last;
+  if (WG > SUBGROUP)
+    controlBarrier(gl_ScopeWorkgroup, gl_ScopeDevice, gl_StorageSemanticsBuffer, SEMANTICS_ALL);
+  else if (!NARROW)
+    controlBarrier(gl_ScopeSubgroup, gl_ScopeDevice, gl_StorageSemanticsBuffer, SEMANTICS_ALL);
+  bool last = false;
+  if (TID == 0 && mem_ok(field, address, 4)) {
+    mem_counter c = mem_counter(address);
+    last = atomicAdd(c.v, 1u, gl_ScopeDevice, gl_StorageSemanticsBuffer, SEMANTICS_ALL) == n - 1;
+    if (last) atomicStore(c.v, 0u, gl_ScopeDevice, gl_StorageSemanticsNone, gl_SemanticsRelaxed);
   }
-  controlBarrier(gl_ScopeWorkgroup, gl_ScopeDevice, gl_StorageSemanticsBuffer | gl_StorageSemanticsShared,
-                 gl_SemanticsAcquireRelease | gl_SemanticsMakeAvailable | gl_SemanticsMakeVisible);
-  return arrival_last;
+  if (WG > SUBGROUP) {
+    if (TID == 0) arrival_last = last;
+    controlBarrier(gl_ScopeWorkgroup, gl_ScopeDevice, gl_StorageSemanticsBuffer | gl_StorageSemanticsShared, SEMANTICS_ALL);
+    return arrival_last;
+  }
+  if (!NARROW) controlBarrier(gl_ScopeSubgroup, gl_ScopeDevice, gl_StorageSemanticsBuffer, SEMANTICS_ALL);
+  return subgroupShuffle(uint(last), 0) != 0;
 }
 
 /* ---- the step block ---- */

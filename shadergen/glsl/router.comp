@@ -12,18 +12,31 @@
 
 /* Logit of expert e (clamped). scale: of the norm, for the row. */
 float logit_of(uint e, uint64_t x, out float scale) {
+  const uint STEP = DECODE(FMT, STEP);
   float acc = 0, squares = 0;
-  for (uint u = TID % LANES; u < D_MODEL / 32; u += LANES) {
-    DECODE(FMT, unit) unit = DECODE(FMT, load)(F_weight, pc.weight, D_MODEL, N_EXPERT, min(e, uint(N_EXPERT - 1)), u);
-    uint base = DECODE(FMT, base)(u);
-    act a = act_load(F_x, x, base, DECODE(FMT, STEP));
-    squares += act_squares(a);
-    act_mul(a, act_load(F_norm, pc.norm, base, DECODE(FMT, STEP)));
-    weight w;
-    WEIGHT_DECODE(FMT, w, unit)
-    acc += weight_dot(w, a);
+  e = min(e, uint(N_EXPERT - 1));
+  UNIT_BLOCKS(FMT, u0, D_MODEL / 32) {
+    DECODE(FMT, block) b = DECODE(FMT, open)(F_weight, pc.weight, D_MODEL, N_EXPERT, e, u0);
+    UNIT_EACH(FMT, u, u0) {
+      DECODE(FMT, unit) w = DECODE(FMT, load)(b, F_weight, pc.weight, D_MODEL, N_EXPERT, e, u);
+      uint base = DECODE(FMT, base)(u);
+      act a = act_load(F_x, x, base, STEP), n = act_load(F_norm, pc.norm, base, STEP);
+      if (SPREAD) {
+        squares += dot(a.spread, a.spread);
+        a.spread *= n.spread;
+      }
+      for (uint k = 0; k < 4; k++) {
+        vec4 xl = act_lo(a, F_x, STEP, k), xh = act_hi(a, F_x, STEP, k);
+        if (!SPREAD) {
+          squares += dot(xl, xl) + dot(xh, xh);
+          xl *= act_lo(n, F_norm, STEP, k);
+          xh *= act_hi(n, F_norm, STEP, k);
+        }
+        acc += dot(DECODE(FMT, lo)(w, k), xl) + dot(DECODE(FMT, hi)(w, k), xh);
+      }
+    }
   }
-  scale = inversesqrt(act_total(squares) / float(D_MODEL) + EPS);
+  scale = inversesqrt((SPREAD ? subgroup_sum(squares) : lanes_sum(squares)) / float(D_MODEL) + EPS);
   return lanes_sum(acc) * scale;
 }
 

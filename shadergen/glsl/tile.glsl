@@ -1,24 +1,30 @@
-/* tile.glsl: eight rows of activations times the weights of this invocation's column, sums in registers. An invocation owns a column;
+/* tile.glsl: eight rows of activations times the weights of this invocation's columns, sums in registers. An invocation owns its columns;
  * all invocations of a subgroup multiply the same rows. */
 const uint TILE_ROWS = 8;
 
-/* acc[j] += weights of unit with base and step . row j. x: address that offsets (in floats) count from. */
-void tile_add(weight w, uint field, uint64_t x, uint offset[TILE_ROWS], uint base, uint step, inout float acc[TILE_ROWS]) {
-  [[unroll]] for (uint j = 0; j < TILE_ROWS; j++)
-    acc[j] += weight_dot(w, act_load(field, x + 4 * uint64_t(offset[j]), base, step));
+/* Activations of a unit in eight rows. offset: of each row from x, in floats. */
+void tile_load(uint field, uint64_t x, uint offset[TILE_ROWS], uint base, uint step, out act a[TILE_ROWS]) {
+  [[unroll]] for (uint j = 0; j < TILE_ROWS; j++) a[j] = act_load(field, x + 4 * uint64_t(offset[j]), base, step);
 }
-/* The same for two columns, or two weights of one column, which share the activations' loads. */
-void tile_add2(weight w, weight w2, uint field, uint64_t x, uint offset[TILE_ROWS], uint base, uint step,
-               inout float acc[TILE_ROWS], inout float acc2[TILE_ROWS]) {
-  [[unroll]] for (uint j = 0; j < TILE_ROWS; j++) {
-    act a = act_load(field, x + 4 * uint64_t(offset[j]), base, step);
-    [[unroll]] for (uint k = 0; k < 4; k++) {
-      vec4 lo = act_lo(a, k), hi = act_hi(a, k);
-      acc[j] += dot(w.lo[k], lo) + dot(w.hi[k], hi);
-      acc2[j] += dot(w2.lo[k], lo) + dot(w2.hi[k], hi);
-    }
+/* acc[j] += UNIT . row j */
+#define TILE_ADD(NUMBER, UNIT, FIELD, A, ACC)                                                                          \
+  for (uint k_ = 0; k_ < 4; k_++) {                                                                                    \
+    vec4 lo_ = DECODE(NUMBER, lo)(UNIT, k_), hi_ = DECODE(NUMBER, hi)(UNIT, k_);                                       \
+    [[unroll]] for (uint j_ = 0; j_ < TILE_ROWS; j_++)                                                                 \
+      ACC[j_] += dot(lo_, act_lo(A[j_], FIELD, DECODE(NUMBER, STEP), k_)) +                                            \
+                 dot(hi_, act_hi(A[j_], FIELD, DECODE(NUMBER, STEP), k_));                                             \
   }
-}
+/* The same for two columns, or two weights of one column, which share the activations. */
+#define TILE_ADD_TWO(NUMBER, UNIT, UNIT2, FIELD, A, ACC, ACC2)                                                         \
+  for (uint k_ = 0; k_ < 4; k_++) {                                                                                    \
+    vec4 lo_ = DECODE(NUMBER, lo)(UNIT, k_), hi_ = DECODE(NUMBER, hi)(UNIT, k_);                                       \
+    vec4 lo2_ = DECODE(NUMBER, lo)(UNIT2, k_), hi2_ = DECODE(NUMBER, hi)(UNIT2, k_);                                   \
+    [[unroll]] for (uint j_ = 0; j_ < TILE_ROWS; j_++) {                                                               \
+      vec4 xl_ = act_lo(A[j_], FIELD, DECODE(NUMBER, STEP), k_), xh_ = act_hi(A[j_], FIELD, DECODE(NUMBER, STEP), k_); \
+      ACC[j_] += dot(lo_, xl_) + dot(hi_, xh_);                                                                        \
+      ACC2[j_] += dot(lo2_, xl_) + dot(hi2_, xh_);                                                                     \
+    }                                                                                                                  \
+  }
 void tile_zero(out float acc[TILE_ROWS]) {
   [[unroll]] for (uint j = 0; j < TILE_ROWS; j++) acc[j] = 0;
 }

@@ -1,15 +1,7 @@
-/* weight.glsl: a unit of 32 weights as floats, and its product with activations. */
-struct weight {
-  vec4 lo[4], hi[4];
-};
-/* weight w = unit u of a row of the plane's matrix; NUMBER: format. */
-#define WEIGHT_DECODE(NUMBER, W, UNIT)                                                                                 \
-  [[unroll]] for (uint k_ = 0; k_ < 4; k_++) {                                                                         \
-    W.lo[k_] = DECODE(NUMBER, lo)(UNIT, k_);                                                                           \
-    W.hi[k_] = DECODE(NUMBER, hi)(UNIT, k_);                                                                           \
-  }
-float weight_dot(weight w, act a) {
-  float s = 0;
-  [[unroll]] for (uint k = 0; k < 4; k++) s += dot(w.lo[k], act_lo(a, k)) + dot(w.hi[k], act_hi(a, k));
-  return s;
-}
+/* weight.glsl: products of units of 32 weights with activations. */
+
+/* Loops over the units of a row that this invocation takes: U0 runs over blocks (one lane a row: a block's scales are loaded once) or over
+ * single units, U over the units of a block. N_UNIT: units a row; NUMBER: format. */
+#define UNIT_BLOCKS(NUMBER, U0, N_UNIT)                                                                                \
+  for (uint U0 = LANES == 1 ? 0 : TID % LANES; U0 < N_UNIT; U0 += LANES == 1 ? DECODE(NUMBER, UNITS) : LANES)
+#define UNIT_EACH(NUMBER, U, U0) for (uint U = U0; U < U0 + (LANES == 1 ? DECODE(NUMBER, UNITS) : 1); U++)
