@@ -57,7 +57,8 @@ void step_add_select(struct step_writer *w, uint32_t row, uint32_t slot, uint32_
   record[IMG_SELECT_FLAGS] = ignore_stop ? IMG_SELECT_FLAG_IGNORE_STOP : 0;
   record[IMG_SELECT_SEED_LO] = (uint32_t)sampling->seed;
   record[IMG_SELECT_SEED_HI] = (uint32_t)(sampling->seed >> 32);
-  record[IMG_SELECT_TEMPERATURE] = step_float_bits(sampling->temperature);
+  /* A smaller one draws the best token too, and would overflow logit / temperature. */
+  record[IMG_SELECT_TEMPERATURE] = step_float_bits(sampling->temperature < 1e-6F ? 0 : sampling->temperature);
   record[IMG_SELECT_TOP_K] = sampling->top_k;
   record[IMG_SELECT_TOP_P] = step_float_bits(sampling->top_p);
   record[IMG_SELECT_MIN_P] = step_float_bits(sampling->min_p);

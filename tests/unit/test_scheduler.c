@@ -499,8 +499,29 @@ static void test_states(void **state) {
   states_destroy(s);
 }
 
+/* A temperature that logit / temperature would overflow with is written as 0: greedy. */
+static void test_tiny_temperature_is_greedy(void **state) {
+  (void)state;
+  static const float given[] = {0.5F, 1e-5F, 1e-20F, 1e-42F, 0}, expected[] = {0.5F, 1e-5F, 0, 0, 0};
+  const struct step_shape shape = {.max_row = MAX_ROW, .n_slot = N_SLOT, .page_stride = STRIDE};
+  uint32_t *block = calloc(1, img_step_bytes(MAX_ROW, N_SLOT, STRIDE));
+  struct step_writer w;
+  assert_int_equal(step_writer_init(&w, &shape, block, NULL), MOE_OK);
+  step_begin(&w);
+  for (uint32_t i = 0; i < 5; i++) {
+    const struct sampling_params sampling = {.temperature = given[i], .top_p = 1};
+    step_add_select(&w, 0, 0, 1, &sampling, 0, false);
+    float found;
+    memcpy(&found, block + img_step_select(MAX_ROW) + i * IMG_SELECT_WORDS + IMG_SELECT_TEMPERATURE, sizeof found);
+    assert_true(found == expected[i]);
+  }
+  step_writer_deinit(&w);
+  free(block);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_tiny_temperature_is_greedy),
       cmocka_unit_test(test_one_request_any_window),
       cmocka_unit_test(test_stop_drops_the_step_ahead),
       cmocka_unit_test(test_many_requests_and_cancels),
