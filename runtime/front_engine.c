@@ -146,6 +146,7 @@ static enum moe_code front_engine_start(struct front_engine *e, struct moe_error
     return code;
   }
   e->pid = pid;
+  e->last_life = front_engine_now();
   e->ready = e->served = false;
   e->n_at_engine = 0;
   e->sending = NULL;
@@ -299,6 +300,7 @@ static void front_engine_on_packet(struct front_engine *e, const union ipc_packe
   switch (packet->header.kind) {
   case IPC_PROGRESS:
     e->progress = packet->progress;
+    e->last_life = front_engine_now();
     e->sink.on_progress(e->sink.user, e->progress.phase, e->progress.done, e->progress.total);
     break;
   case IPC_FAILED:
@@ -456,20 +458,21 @@ static void front_engine_on_restart(evutil_socket_t fd, short what, void *user) 
   }
 }
 
-/* Once a second: an engine with work that gives no sign of life hangs in its driver, and so does one that said why it
- * ends and does not end. */
+/* Once a second: an engine that loads or has work and gives no sign of life hangs in its driver, and so does one that
+ * said why it ends and does not end. */
 static void front_engine_on_watch(evutil_socket_t fd, short what, void *user) {
   (void)fd, (void)what;
   struct front_engine *e = user;
   if (e->pid > 0 && e->failed.message[0]) front_engine_kill(e);
-  if (!e->options.timeout || !e->ready || e->pid <= 0) return;
+  if (!e->options.timeout || e->pid <= 0) return;
   uint64_t beats = ipc_ring_beats(&e->ring);
   time_t now = front_engine_now();
-  if (beats != e->last_beats || e->n_at_engine == 0) e->last_life = now;
+  if (e->ready && (beats != e->last_beats || e->n_at_engine == 0)) e->last_life = now;
   e->last_beats = beats;
   if (now - e->last_life < (time_t)e->options.timeout) return;
   if (!e->failed.message[0])
-    snprintf(e->failed.message, sizeof e->failed.message, "the engine made no step for %u s", e->options.timeout);
+    snprintf(e->failed.message, sizeof e->failed.message, "the engine made no %s for %u s",
+             e->ready ? "step" : "progress in loading", e->options.timeout);
   e->failed.code = MOE_FAILED;
   front_engine_kill(e);
 }

@@ -41,7 +41,8 @@ struct front_engine_options {
   const char *image_path;
   const char *device, *tier, *cache_dir; /* NULL: not given */
   uint32_t n_ctx, n_slot;
-  uint32_t timeout; /* seconds without a sign of life, while it has requests, after which it is replaced; 0: never */
+  uint32_t timeout; /* seconds without a sign of life, while it loads or has requests, after which it is replaced; 0:
+                       never */
 };
 
 /* What the owner is told. All are called from the event loop. */

@@ -132,6 +132,11 @@ class LostEngineTest(unittest.TestCase):
         self.assertEqual((text, reason, restarts), (COUNT, "stop", 1))
         self.assertIn("no step for 1 s", log)
 
+    def test_engine_that_hangs_in_loading(self):
+        with Server("--engine-timeout", "1", starts=["ok", "slow 60000"]) as server:
+            self.assertEqual(server.complete("die:3,say:hello|").text(), "hello")
+            self.assertIn("no progress in loading for 1 s", "".join(server.log))
+
     def test_sampling_goes_on_with_its_seed(self):
         with Server() as server:
             whole = server.complete("rand:100|", seed=5).text()
