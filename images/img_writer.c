@@ -41,7 +41,8 @@ static enum moe_code open_file(struct img_writer *w, struct moe_error *err) {
   if (errno == EOPNOTSUPP || errno == EISDIR || errno == EINVAL) { /* a file system without unnamed files */
     w->temporary = hidden_name(w);
     if (!w->temporary) return moe_fail(err, MOE_FAILED, "out of memory");
-    w->fd = open(w->temporary, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    unlink(w->temporary); /* what a killed process of this number left; never through somebody's link */
+    w->fd = open(w->temporary, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
   }
   if (w->fd < 0)
     return moe_fail(err, MOE_FAILED, "%s: cannot write in folder %s: %s", w->path, w->folder, strerror(errno));

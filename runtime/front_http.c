@@ -408,7 +408,12 @@ static void http_on_accept(struct evconnlistener *listener, evutil_socket_t fd, 
   }
   int one = 1;
   setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one); /* a token must not wait for the next one */
-  setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &one, sizeof one); /* a client whose machine vanished */
+  /* A client whose machine vanished while a whole answer is made: noticed within two minutes, not two hours. */
+  int idle = 60, interval = 15, probes = 4;
+  setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &one, sizeof one);
+  setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle, sizeof idle);
+  setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &interval, sizeof interval);
+  setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &probes, sizeof probes);
   r->server = server;
   r->overflow = server->n_connection >= (size_t)server->limits.max_connections;
   r->next = server->first;

@@ -87,6 +87,11 @@ static enum moe_code load_choose(const struct engine_options *o, struct load *lo
 static enum moe_code load_check_limits(const struct load *load, struct moe_error *err) {
   const struct img_view *v = &load->view;
   const struct vk_gpu *gpu = load->gpu;
+  if (gpu->min_subgroup != gpu->max_subgroup && !gpu->subgroup_control)
+    return moe_fail(err, MOE_DECLINED,
+                    "device %s: runs subgroups of %u to %u invocations and lacks subgroupSizeControl in compute, which "
+                    "kernels for it need; a newer driver may have it",
+                    gpu->name, gpu->min_subgroup, gpu->max_subgroup);
   for (uint32_t i = 0; i < v->templates.n_inst; i++) {
     const struct img_inst *inst = &v->templates.inst[i];
     if (inst->op != IMG_OP_DISPATCH || v->modules.module[inst->module].tier != load->tier) continue;
