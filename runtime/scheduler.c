@@ -225,8 +225,8 @@ static void scheduler_admit(struct scheduler *s) {
 
 /* A step in the making: how much of each sequence goes into it. Nothing is changed until scheduler_fill. */
 struct draft {
-  const struct step_template *only; /* the template it must fit; NULL: any */
-  uint32_t n_row, n_select, n_part;
+  const struct step_template *only;           /* the template it must fit; NULL: any */
+  uint32_t n_row, n_select, n_part, n_decode; /* n_decode: parts that are decoding rows */
   struct {
     struct sequence *sequence;
     uint32_t n_row;
@@ -262,7 +262,10 @@ static void scheduler_draft_decode(struct scheduler *s, struct draft *d) {
     uint32_t slot = (first + i) % n_slot;
     struct sequence *q = s->owner_of[slot] == NOBODY ? NULL : &s->sequence[s->owner_of[slot]];
     if (!q || q->n_fed < q->n_prompt || q->n_asked >= q->n_max) continue;
-    if (scheduler_draft(s, d, q, 1, true)) continue;
+    if (scheduler_draft(s, d, q, 1, true)) {
+      d->n_decode++;
+      continue;
+    }
     s->turn = slot; /* goes first next time */
     return;
   }
@@ -308,11 +311,13 @@ static void scheduler_fill(struct scheduler *s, const struct draft *d, struct st
   step_end(w, f->number);
 }
 
-/* Packs the next step for one template, or for any. */
+/* Packs the next step for one template, or for any. Decoding rows go first; but when one template must do, and may hold
+ * nothing else, every other step belongs to the prompts. */
 static void scheduler_pack(struct scheduler *s, struct draft *d, const struct step_template *only) {
   *d = (struct draft){.only = only};
+  if (only && s->number % 2) scheduler_draft_prompts(s, d);
   scheduler_draft_decode(s, d);
-  scheduler_draft_prompts(s, d);
+  if (!only || s->number % 2 == 0) scheduler_draft_prompts(s, d);
 }
 
 /* The smallest template for a draft, among all or among those that are ready; NULL: none. */
@@ -329,8 +334,8 @@ static const struct step_template *scheduler_fitting(const struct scheduler *s, 
  * else the smallest one, which is compiled soonest. */
 static const struct step_template *scheduler_substitute(struct scheduler *s, struct draft *d,
                                                         const struct step_template *best) {
-  /* a short prompt is through before its template is compiled */
-  if (d->n_select == d->n_row || d->n_row > SCHEDULER_SHORT_PROMPT) s->device.hurry(s->device.user, best->index);
+  /* a short prompt alone is through before its template is compiled */
+  if (d->n_decode || d->n_row > SCHEDULER_SHORT_PROMPT) s->device.hurry(s->device.user, best->index);
   const struct step_template *t = scheduler_fitting(s, d, true);
   if (t) return t;
   for (uint32_t i = 0; i < s->device.n_template; i++)

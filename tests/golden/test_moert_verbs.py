@@ -56,7 +56,7 @@ def test_run():
 
 
 def test_windows_and_batches(prompt):
-    long = (prompt * 40)[:300]
+    long = (prompt * 40)[:140]
     prompts = [prompt, long, prompt[:7], [prompt[0]]]
     file = FOLDER / "prompts.json"
     file.write_text(json.dumps(prompts))

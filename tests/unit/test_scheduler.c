@@ -393,6 +393,16 @@ static void test_substitutes(void **state) {
   }
   assert_int_equal(f->device.hurried & 1u << 0, 1u << 0); /* token(4) is wanted for the three of them */
 
+  f->device.hurried = 0; /* a prompt that comes while another sequence decodes is not left behind */
+  assert_int_equal(submit(f, 7, 2, 100, true, NULL), MOE_OK);
+  for (int i = 0; i < 20; i++) step(f);
+  assert_int_equal(submit(f, 8, 10, 10, true, NULL), MOE_OK);
+  run_dry(f);
+  check_answer(f, 7, 2, 100, true);
+  check_answer(f, 8, 10, 10, true);
+  assert_true(f->answers[7].longest_gap <= 3 && f->answers[8].last_step < f->answers[7].last_step);
+  assert_int_equal(f->device.hurried & 1u << 2, 1u << 2); /* and its template is wanted */
+
   f->device.hurried = 0;
   assert_int_equal(submit(f, 5, 30, 1, true, NULL), MOE_OK);
   run_dry(f);
