@@ -1,4 +1,4 @@
-/* attention.comp: online softmax attention over the paged state. One subgroup takes GROUP_HEADS query heads that share a key/value
+/* attention.comp: online softmax attention over the paged state. One subgroup takes EXTRA query heads that share a key/value
  * head, one row and one split; scores: a lane is a position; values: a lane is a few dimensions. With more than one split, the
  * last one to arrive combines the partial results in split order. */
 #version 460
@@ -6,7 +6,7 @@
 #define KERNEL_attention
 #include "prelude.glsl"
 
-const uint GROUP_HEADS = ATTENTION_GROUP_HEADS(N_HEAD, N_KV_HEAD);
+#define GROUP_HEADS EXTRA
 const uint ROW_BYTES = D_HEAD * (KV_F32 != 0 ? 4 : 2);
 const uint N_QUAD = D_HEAD / 4;                        /* groups of four dimensions */
 const uint QUADS = (N_QUAD + SUBGROUP - 1) / SUBGROUP; /* of a lane, in the value loop */
@@ -36,7 +36,7 @@ void spread_queries(uint64_t q) {
 void scores(uint64_t key, uint64_t q, out float s[GROUP_HEADS]) {
   [[unroll]] for (uint h = 0; h < GROUP_HEADS; h++) s[h] = 0;
   if (NARROW) {
-    for (uint i = 0; i < 8; i++)
+    [[dont_unroll]] for (uint i = 0; i < 8; i++)
       [[unroll]] for (uint t = 0; t < D_HEAD / 32; t++) {
         vec4 k = load_quad(key, i * (D_HEAD / 32) + t);
         [[unroll]] for (uint h = 0; h < GROUP_HEADS; h++) {
@@ -82,7 +82,7 @@ void positions(uint64_t keys, uint64_t values, uint64_t q, uint first, uint n) {
     top[h] = new_top;
   }
   uint side = SIDES > 1 ? lane / N_QUAD : 0, quad = SIDES > 1 ? lane % N_QUAD : lane;
-  for (uint j = 0; j < n; j += SIDES) {
+  [[dont_unroll]] for (uint j = 0; j < n; j += SIDES) {
     uint64_t row = values + (first + min(j + side, n - 1)) * ROW_BYTES;
     vec4 v[QUADS];
     [[unroll]] for (uint i = 0; i < QUADS; i++) v[i] = load_quad(row, min(quad + i * SUBGROUP, N_QUAD - 1));

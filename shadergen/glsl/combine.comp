@@ -8,11 +8,11 @@
 void main() {
   uint r = gl_WorkGroupID.y;
   if (r >= step_word(IMG_STEP_N_ROW)) return;
-  for (uint i = 0; i < EXTRA; i++) {
+  [[dont_unroll]] for (uint i = 0; i < EXTRA; i++) {
     uint q = (gl_WorkGroupID.x * EXTRA + i) * WG + TID;
     if (q >= D_MODEL / 4) break;
     vec4 sum = vec4(0);
-    for (uint slot = 0; slot < N_EXPERT_USED; slot++) {
+    [[dont_unroll]] for (uint slot = 0; slot < N_EXPERT_USED; slot++) {
       uint pair = r * N_EXPERT_USED + slot;
       sum += ld_weights_float(4 * pair) * ld_y_vec4(4 * (uint64_t(pair) * D_MODEL + 4 * q));
     }

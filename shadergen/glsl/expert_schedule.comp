@@ -15,7 +15,7 @@ uint expert_of(uint pair) { return min(ld_ids_uint(4 * pair), uint(N_EXPERT - 1)
 /* Tiles of experts below e, and pairs of experts below e. */
 void before(uint e, out uint tiles, out uint pairs) {
   tiles = pairs = 0;
-  for (uint i = 0; i < e; i++) {
+  [[dont_unroll]] for (uint i = 0; i < e; i++) {
     tiles += (totals[i] + TM - 1) / TM;
     pairs += totals[i];
   }
@@ -24,31 +24,31 @@ void before(uint e, out uint tiles, out uint pairs) {
 void main() {
   uint n_pair = min(step_word(IMG_STEP_N_ROW), uint(N_ROW)) * N_EXPERT_USED;
   uint parts = clamp(WG / N_EXPERT, 1, MAX_PARTS), part_pairs = (n_pair + parts - 1) / parts;
-  for (uint i = TID; i < N_EXPERT * parts; i += WG) {
+  [[dont_unroll]] for (uint i = TID; i < N_EXPERT * parts; i += WG) {
     uint e = i % N_EXPERT, part = i / N_EXPERT, n = 0;
     uint from = part * part_pairs, to = min(from + part_pairs, n_pair);
-    for (uint p = from; p < to; p++) n += expert_of(p) == e ? 1 : 0;
+    [[dont_unroll]] for (uint p = from; p < to; p++) n += expert_of(p) == e ? 1 : 0;
     counts[e * MAX_PARTS + part] = n;
   }
   group_barrier();
-  for (uint e = TID; e < N_EXPERT; e += WG) {
+  [[dont_unroll]] for (uint e = TID; e < N_EXPERT; e += WG) {
     uint n = 0;
-    for (uint part = 0; part < parts; part++) n += counts[e * MAX_PARTS + part];
+    [[dont_unroll]] for (uint part = 0; part < parts; part++) n += counts[e * MAX_PARTS + part];
     totals[e] = n;
   }
   group_barrier();
-  for (uint i = TID; i < N_EXPERT * parts; i += WG) {
+  [[dont_unroll]] for (uint i = TID; i < N_EXPERT * parts; i += WG) {
     uint e = i % N_EXPERT, part = i / N_EXPERT, tile, at;
     before(e, tile, at);
     if (part == 0)
-      for (uint k = 0; k * TM < totals[e]; k++)
+      [[dont_unroll]] for (uint k = 0; k * TM < totals[e]; k++)
         st_tiles_uvec4(16 * (tile + k), uvec4(e, at + k * TM, min(uint(TM), totals[e] - k * TM), 0));
-    for (uint k = 0; k < part; k++) at += counts[e * MAX_PARTS + k];
+    [[dont_unroll]] for (uint k = 0; k < part; k++) at += counts[e * MAX_PARTS + k];
     uint from = part * part_pairs, to = min(from + part_pairs, n_pair);
-    for (uint p = from; p < to; p++)
+    [[dont_unroll]] for (uint p = from; p < to; p++)
       if (expert_of(p) == e) st_pairs_uint(4 * at++, p);
   }
   uint used, unused;
   before(N_EXPERT, used, unused);
-  for (uint t = used + TID; t < N_TILE; t += WG) st_tiles_uvec4(16 * t, uvec4(0));
+  [[dont_unroll]] for (uint t = used + TID; t < N_TILE; t += WG) st_tiles_uvec4(16 * t, uvec4(0));
 }

@@ -11,11 +11,11 @@ void main() {
   uint from = ROWSEL != 0 ? step_select(r, IMG_SELECT_ROW) : r;
   uint64_t x = 4 * uint64_t(from) * D_MODEL, y = 4 * uint64_t(r) * D_MODEL;
   float squares = 0;
-  for (uint i = 4 * TID; i < D_MODEL; i += 4 * WG) {
+  [[dont_unroll]] for (uint i = 4 * TID; i < D_MODEL; i += 4 * WG) {
     vec4 v = ld_x_vec4(x + 4 * i);
     squares += dot(v, v);
   }
   float scale = inversesqrt(group_sum(squares) / float(D_MODEL) + EPS);
-  for (uint i = 4 * TID; i < D_MODEL; i += 4 * WG)
+  [[dont_unroll]] for (uint i = 4 * TID; i < D_MODEL; i += 4 * WG)
     st_y_vec4(y + 4 * i, ld_x_vec4(x + 4 * i) * scale * ld_weight_vec4(4 * i));
 }

@@ -52,13 +52,13 @@ void main() {
   float scale = 1;
   if (QK_NORM != 0) {
     float squares = 0;
-    for (uint t = lane; t < N_QUAD; t += LANES) {
+    [[dont_unroll]] for (uint t = lane; t < N_QUAD; t += LANES) {
       vec4 v = load4(field, from, quad_elements(t));
       squares += dot(v, v);
     }
     scale = inversesqrt(lanes_sum(squares) / float(D_HEAD) + EPS);
   }
-  for (uint t = lane; t < N_QUAD; t += LANES) {
+  [[dont_unroll]] for (uint t = lane; t < N_QUAD; t += LANES) {
     uvec2 e = quad_elements(t);
     vec4 v = load4(field, from, e);
     if (!is_v) {

@@ -45,13 +45,13 @@ void main() {
   if (r >= step_word(IMG_STEP_N_ROW)) return;
   uint64_t row = 4 * uint64_t(r) * D_MODEL;
   float scale;
-  for (uint i = 0; i < EXTRA; i++) {
+  [[dont_unroll]] for (uint i = 0; i < EXTRA; i++) {
     uint e = (gl_WorkGroupID.x * EXTRA + i) * teams + TID / LANES;
     float v = logit_of(e, pc.x + row, scale);
     if (TID % LANES == 0 && e < N_EXPERT) mem_st_shared(F_logits, pc.logits + 4 * (uint64_t(r) * N_EXPERT + e), v);
   }
   if (gl_WorkGroupID.x == 0)
-    for (uint i = 4 * TID; i < D_MODEL; i += 4 * WG)
+    [[dont_unroll]] for (uint i = 4 * TID; i < D_MODEL; i += 4 * WG)
       st_xn_vec4(row + 4 * i, ld_x_vec4(row + 4 * i) * scale * ld_norm_vec4(4 * i));
   if (arrive_last(F_counter, pc.counter + 4 * r, gl_NumWorkGroups.x) && TID < SUBGROUP) topk_row(r);
 }

@@ -150,7 +150,9 @@ static double measure(const struct cost *cost, uint32_t n_row, double *first_use
 static void measure_all(const char *what, const struct cost *costs, size_t n, uint32_t n_row) {
   double total = 0, first_use = 0, one;
   fprintf(stderr, "%s\n   generated     created   first use        a run\n", what);
+  const char *only = getenv("MOE_TEST_ONLY"); /* one kernel's name */
   for (size_t i = 0; i < n; i++) {
+    if (only && strcmp(only, kernel_get(costs[i].kernel)->name)) continue;
     total += measure(&costs[i], n_row, &one);
     first_use += one;
   }
