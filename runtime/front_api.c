@@ -70,9 +70,9 @@ static bool front_api_available(const struct front_api *api, const struct front_
   return true;
 }
 
-/* The prompt's ids. */
-static bool front_api_encode(const struct front_api *api, struct front_params *params, int32_t **ids, size_t *n,
-                             struct front_error *error) {
+/* The prompt's ids; of a text only as many as can be of use: n_ctx of them are too many already. */
+static bool front_api_encode(const struct front_api *api, struct front_params *params, uint32_t n_ctx, int32_t **ids,
+                             size_t *n, struct front_error *error) {
   const struct front_model *model = api->model;
   struct moe_error err = {0};
   if (params->ids) {
@@ -82,7 +82,7 @@ static bool front_api_encode(const struct front_api *api, struct front_params *p
     return true;
   }
   if (!params->chat) {
-    if (model->encode(model->user, params->prompt, params->prompt_bytes, true, ids, n, &err))
+    if (model->encode(model->user, params->prompt, params->prompt_bytes, true, n_ctx, ids, n, &err))
       return front_fail(error, 400, NULL, "prompt", "prompt: %s", err.message);
     return true;
   }
@@ -91,20 +91,22 @@ static bool front_api_encode(const struct front_api *api, struct front_params *p
   enum moe_code code = model->render(model->user, params->messages, params->variables, &text, &bytes, &err);
   if (code == MOE_DECLINED) return front_fail(error, 400, "no_chat_template", "messages", "%s", err.message);
   if (code) return front_fail(error, 400, "chat_template", "messages", "messages: %s", err.message);
-  code = model->encode(model->user, text, bytes, false, ids, n, &err);
+  code = model->encode(model->user, text, bytes, false, n_ctx, ids, n, &err);
   free(text);
   return !code || front_fail(error, 400, NULL, "messages", "messages: %s", err.message);
 }
 
-static bool front_api_fits(const struct front_params *params, size_t n, uint32_t n_ctx, struct front_error *error) {
+/* counted: n is the prompt's length; else it may be longer. */
+static bool front_api_fits(const struct front_params *params, size_t n, bool counted, uint32_t n_ctx,
+                           struct front_error *error) {
   const char *param = params->chat ? "messages" : "prompt";
   if (n == 0) return front_fail(error, 400, NULL, param, "%s: found no tokens, allowed: at least one", param);
   if (n < n_ctx) return true;
   return front_fail(
       error, 400, "context_length_exceeded", param,
-      "%s: found %zu tokens, allowed: at most %u (the context has %u tokens, and one must be left for the "
+      "%s: found %s%zu tokens, allowed: at most %u (the context has %u tokens, and one must be left for the "
       "answer); shorten it, or start the server with a larger --ctx",
-      param, n, n_ctx - 1, n_ctx);
+      param, counted ? "" : "more than ", counted ? n : n - 1, n_ctx - 1, n_ctx);
 }
 
 static void front_api_complete(struct front_api *api, struct http_request *request, bool chat) {
@@ -117,7 +119,8 @@ static void front_api_complete(struct front_api *api, struct http_request *reque
   const char *body = http_request_body(request, &bytes);
   bool ok = front_api_available(api, &status, &error) &&
             front_params_parse(&params, chat, body, bytes, &api->defaults, api->model->n_vocab, &error) &&
-            front_api_encode(api, &params, &ids, &n, &error) && front_api_fits(&params, n, status.limits.n_ctx, &error);
+            front_api_encode(api, &params, status.limits.n_ctx, &ids, &n, &error) &&
+            front_api_fits(&params, n, params.n_ids > 0, status.limits.n_ctx, &error);
   if (ok) {
     uint32_t room = status.limits.n_ctx - (uint32_t)n;
     uint32_t n_predict = params.n_predict && params.n_predict < room ? params.n_predict : room;

@@ -19,12 +19,12 @@ struct front_image {
   char name[256];
 };
 
-static enum moe_code front_image_encode(void *user, const char *text, size_t bytes, bool add_special, int32_t **ids,
-                                        size_t *n, struct moe_error *err) {
+static enum moe_code front_image_encode(void *user, const char *text, size_t bytes, bool add_special, size_t max_id,
+                                        int32_t **ids, size_t *n, struct moe_error *err) {
   const struct front_image *image = user;
   unsigned flags = TOKENIZER_PARSE_SPECIAL | (add_special ? TOKENIZER_ADD_SPECIAL : 0);
   uint32_t *unsigned_ids = NULL;
-  enum moe_code code = tokenizer_encode(image->tokenizer, text, bytes, flags, &unsigned_ids, n, err);
+  enum moe_code code = tokenizer_encode(image->tokenizer, text, bytes, flags, max_id, &unsigned_ids, n, err);
   *ids = (int32_t *)unsigned_ids; /* ids are far below 2^31 */
   return code;
 }

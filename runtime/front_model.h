@@ -19,9 +19,9 @@ struct front_model {
   uint32_t n_vocab;
 
   /* Text to token ids, special tokens written out in it recognized. add_special: with BOS where the model wants one.
-   * *ids: malloc'd, the caller frees it; *n may be 0. */
-  enum moe_code (*encode)(void *user, const char *text, size_t bytes, bool add_special, int32_t **ids, size_t *n,
-                          struct moe_error *err);
+   * max_id: encoding stops at that many. *ids: malloc'd, the caller frees it; *n may be 0. */
+  enum moe_code (*encode)(void *user, const char *text, size_t bytes, bool add_special, size_t max_id, int32_t **ids,
+                          size_t *n, struct moe_error *err);
 
   /* The bytes of one token, borrowed; possibly part of a character. skip_special: a control token has no bytes. */
   const char *(*piece)(void *user, int32_t token, bool skip_special, size_t *bytes);

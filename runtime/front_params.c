@@ -252,6 +252,9 @@ static bool front_read_chat(struct front_params *params, const json_t *body, str
   if (!json_is_array(messages) || !json_array_size(messages))
     return front_fail(error, 400, NULL, "messages", "messages: found %s, allowed: an array of at least one message",
                       messages ? front_found(messages, found) : "nothing");
+  if (json_array_size(messages) > FRONT_MAX_MESSAGE)
+    return front_fail(error, 400, NULL, "messages", "messages: found %zu messages, allowed: at most %d",
+                      json_array_size(messages), FRONT_MAX_MESSAGE);
   if (variables && !json_is_object(variables))
     return front_fail(error, 400, NULL, "chat_template_kwargs", "chat_template_kwargs: found %s, allowed: an object",
                       front_found(variables, found));

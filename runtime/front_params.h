@@ -40,6 +40,9 @@ struct front_params {
   bool stream, include_usage, ignore_eos;
 };
 
+/* Most messages of a conversation: each costs a template far more than its bytes. */
+#define FRONT_MAX_MESSAGE 4096
+
 /* Reads the body of a request. n_vocab bounds prompt ids. On failure *error is filled and params holds nothing.
  * On success the caller ends it with front_params_deinit. */
 bool front_params_parse(struct front_params *params, bool chat, const char *body, size_t bytes,

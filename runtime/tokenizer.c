@@ -195,14 +195,14 @@ static bool encode(struct encoding *e, const char *text, size_t len, unsigned fl
   return true;
 }
 
-enum moe_code tokenizer_encode(const struct tokenizer *t, const char *text, size_t len, unsigned flags, uint32_t **ids,
-                               size_t *n, struct moe_error *err) {
-  struct encoding e = {.t = t, .bpe.view = &t->view};
+enum moe_code tokenizer_encode(const struct tokenizer *t, const char *text, size_t len, unsigned flags, size_t max_id,
+                               uint32_t **ids, size_t *n, struct moe_error *err) {
+  struct encoding e = {.t = t, .bpe = {.view = &t->view, .max_id = max_id}};
   *ids = NULL;
   *n = 0;
   if (len > TOKENIZER_MAX_TEXT)
     return moe_fail(err, MOE_FAILED, "text: %zu bytes, at most %u can be tokenized at once", len, TOKENIZER_MAX_TEXT);
-  bool ok = encode(&e, text, len, flags);
+  bool ok = encode(&e, text, len, flags) || e.bpe.full;
   if (ok && !e.bpe.ids) ok = (e.bpe.ids = malloc(sizeof *e.bpe.ids)) != NULL;
   for (uint32_t k = 0; k < t->n_pattern; k++) pcre2_match_data_free(e.match[k]);
   bpe_deinit(&e.bpe);

@@ -20,6 +20,10 @@ static bool reserve(void **array, size_t *capacity, size_t need, size_t size) {
 }
 
 bool bpe_push(struct bpe *b, uint32_t id) {
+  if (b->n_id >= b->max_id) {
+    b->full = true;
+    return false;
+  }
   if (!reserve((void **)&b->ids, &b->id_capacity, b->n_id + 1, sizeof *b->ids)) return false;
   b->ids[b->n_id++] = id;
   return true;

@@ -22,17 +22,18 @@ struct bpe_candidate {
 struct bpe {
   const struct img_tokenizer *view;
   uint32_t *ids; /* the output */
-  size_t n_id, id_capacity;
+  size_t n_id, id_capacity, max_id;
+  bool full; /* a push was refused: there are more than max_id ids */
   struct bpe_symbol *symbols;
   size_t symbol_capacity;
   struct bpe_candidate *heap; /* binary min-heap by order */
   size_t n_heap, heap_capacity;
 };
 
-/* Appends one id. false: no memory. */
+/* Appends one id. false: no memory, or (full is set) max_id of them are there. */
 bool bpe_push(struct bpe *b, uint32_t id);
 
-/* Appends the tokens of one chunk: len < 2^32 - 1 bytes. false: no memory. Time O(len log len), since a chunk of n
+/* Appends the tokens of one chunk: len < 2^32 - 1 bytes. false as bpe_push. Time O(len log len), since a chunk of n
  * symbols has at most n - 1 merges, each of which adds at most two candidates. */
 bool bpe_chunk(struct bpe *b, const uint8_t *bytes, uint32_t len);
 

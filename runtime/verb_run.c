@@ -132,7 +132,7 @@ static enum moe_code run_encode(struct run *run, struct moe_error *err) {
   unsigned flags = TOKENIZER_PARSE_SPECIAL | (run->o.chat ? 0 : TOKENIZER_ADD_SPECIAL);
   enum moe_code code = run_room(run, 1, err);
   if (!code && run->o.chat) code = run_chat(run, &text, &length, err);
-  if (!code) code = tokenizer_encode(run->tokenizer, text ? text : run->prompt, length, flags, &ids, &n, err);
+  if (!code) code = tokenizer_encode(run->tokenizer, text ? text : run->prompt, length, flags, SIZE_MAX, &ids, &n, err);
   free(text);
   return code ? code : run_add_prompt(run, (int32_t *)ids, n, err);
 }

@@ -8,12 +8,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-static enum moe_code scripted_encode(void *user, const char *text, size_t bytes, bool add_special, int32_t **ids,
-                                     size_t *n, struct moe_error *err) {
+static enum moe_code scripted_encode(void *user, const char *text, size_t bytes, bool add_special, size_t max_id,
+                                     int32_t **ids, size_t *n, struct moe_error *err) {
   (void)user, (void)add_special, (void)err;
-  *n = bytes;
-  *ids = malloc((bytes + 1) * sizeof **ids);
-  for (size_t i = 0; i < bytes; i++) (*ids)[i] = (unsigned char)text[i];
+  *n = bytes < max_id ? bytes : max_id;
+  *ids = malloc((*n + 1) * sizeof **ids);
+  for (size_t i = 0; i < *n; i++) (*ids)[i] = (unsigned char)text[i];
   return MOE_OK;
 }
 

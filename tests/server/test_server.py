@@ -171,6 +171,9 @@ class ServerTest(unittest.TestCase):
         error = reply.error()
         self.assertEqual(error["code"], "context_length_exceeded")
         self.assertIn(str(n_ctx), error["message"])
+        error = self.completions(prompt="one two " * n_ctx, max_tokens=1).error()  # counted no further than needed
+        self.assertEqual(error["code"], "context_length_exceeded")
+        self.assertIn(f"found more than {n_ctx - 1} tokens, allowed: at most {n_ctx - 1}", error["message"])
         # One token less fits, and ends with the context.
         reply = self.completions(prompt=[65] * (n_ctx - 1), max_tokens=50, ignore_eos=True)
         self.assertEqual(reply.choice()["finish_reason"], "length")
@@ -434,9 +437,9 @@ class BadRequestsTest(unittest.TestCase):
         self.alive()
 
     def test_large_body_gets_its_answer(self):
-        reply = self.server.request("POST", "/v1/completions", b" " * (9 << 20))
+        reply = self.server.request("POST", "/v1/completions", b" " * (2 << 20))
         self.assertEqual(reply.status, 413)
-        self.assertIn("8388608", reply.error()["message"])
+        self.assertIn("1048576", reply.error()["message"])
         self.alive()
 
     def test_broken_off_requests(self):

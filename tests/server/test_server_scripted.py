@@ -398,6 +398,14 @@ class LimitsTest(unittest.TestCase):
             self.assertEqual(server.complete("x" * 3000).status, 413)
             self.assertEqual(server.complete("say:ok|").text(), "ok")
 
+    def test_many_messages(self):
+        with Server() as server:
+            for n, status in ((4096, 200), (4097, 400)):
+                messages = [{"role": "user", "content": "say:ok"}] * n
+                reply = server.request("POST", "/v1/chat/completions", {"messages": messages})
+                self.assertEqual(reply.status, status)
+            self.assertIn("messages: found 4097 messages, allowed: at most 4096", reply.error()["message"])
+
     def test_long_prompt(self):
         """A prompt of many packets, and its replay."""
         with Server("--ctx", "300000") as server:
@@ -413,7 +421,7 @@ class LimitsTest(unittest.TestCase):
             self.assertEqual((reply.text(), reply.choice()["finish_reason"]), ("1 2 3 4 5 6 ", "length"))
             reply = server.complete("x" * 20)
             self.assertEqual(reply.error()["code"], "context_length_exceeded")
-            self.assertIn("found 20 tokens, allowed: at most 19", reply.error()["message"])
+            self.assertIn("found more than 19 tokens, allowed: at most 19", reply.error()["message"])
 
 
 class DocumentTest(unittest.TestCase):

@@ -89,7 +89,7 @@ static void test_cuts(void **state) {
     uint8_t *bytes;
     for (; n < MAX_PIECE && c->pieces[n]; n++) strcat(text, c->pieces[n]);
     struct tokenizer *t = make(c, n, &bytes);
-    assert_int_equal(tokenizer_encode(t, text, strlen(text), 0, &ids, &n_id, NULL), MOE_OK);
+    assert_int_equal(tokenizer_encode(t, text, strlen(text), 0, SIZE_MAX, &ids, &n_id, NULL), MOE_OK);
     for (uint32_t k = 0; k < n; k++) {
       size_t len = 0;
       const char *piece = k < n_id ? tokenizer_piece(t, ids[k], false, &len) : "";

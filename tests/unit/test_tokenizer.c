@@ -61,7 +61,7 @@ static int close_wordnet(void **state) {
 static uint32_t *encode(const struct tokenizer *t, const char *text, size_t len, unsigned flags, size_t *n) {
   uint32_t *ids;
   struct moe_error err = {0};
-  if (tokenizer_encode(t, text, len, flags, &ids, n, &err) != MOE_OK) fail_msg("%s", err.message);
+  if (tokenizer_encode(t, text, len, flags, SIZE_MAX, &ids, n, &err) != MOE_OK) fail_msg("%s", err.message);
   return ids;
 }
 
@@ -475,13 +475,30 @@ static void test_too_long_a_text_is_refused(void **state) {
   struct moe_error err = {0};
   uint32_t *ids;
   size_t n;
-  assert_int_equal(tokenizer_encode(wordnet, "", TOKENIZER_MAX_TEXT + 1ull, 0, &ids, &n, &err), MOE_FAILED);
+  assert_int_equal(tokenizer_encode(wordnet, "", TOKENIZER_MAX_TEXT + 1ull, 0, SIZE_MAX, &ids, &n, &err), MOE_FAILED);
   assert_string_equal(err.message, "text: 67108865 bytes, at most 67108864 can be tokenized at once");
+}
+
+static void test_encoding_stops_at_what_is_of_use(void **state) {
+  (void)state;
+  static const char text[] = "a bird<|im_end|> that sings in the morning";
+  size_t n_all, n;
+  uint32_t *all = encode(wordnet, text, strlen(text), TOKENIZER_PARSE_SPECIAL, &n_all), *ids;
+  assert_true(n_all > 5);
+  for (size_t max = 0; max <= n_all + 1; max++) {
+    assert_int_equal(tokenizer_encode(wordnet, text, strlen(text), TOKENIZER_PARSE_SPECIAL, max, &ids, &n, NULL),
+                     MOE_OK);
+    assert_int_equal(n, max < n_all ? max : n_all);
+    assert_memory_equal(ids, all, n * sizeof *ids);
+    free(ids);
+  }
+  free(all);
 }
 
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_golden_ids),
+      cmocka_unit_test(test_encoding_stops_at_what_is_of_use),
       cmocka_unit_test(test_ids_of_the_model),
       cmocka_unit_test(test_control_tokens_need_parse_special),
       cmocka_unit_test(test_round_trip_of_10000_random_strings),
