@@ -15,7 +15,7 @@ void main() {
   DECODE(FMT, block) b = DECODE(FMT, open)(F_weight, pc.weight, D_MODEL, N_VOCAB, token, u);
   DECODE(FMT, unit) w = DECODE(FMT, load)(b, F_weight, pc.weight, D_MODEL, N_VOCAB, token, u);
   uint64_t y = 4 * (uint64_t(r) * D_MODEL + DECODE(FMT, base)(u));
-  for (uint k = 0; k < 4; k++) {
+  for (uint k = 0; k < ROLLED(4); k++) {
     st_x_vec4(y + 16 * k, DECODE(FMT, lo)(w, k) * SCALE);
     st_x_vec4(y + 4 * DECODE(FMT, STEP) + 16 * k, DECODE(FMT, hi)(w, k) * SCALE);
   }

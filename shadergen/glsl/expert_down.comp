@@ -21,7 +21,7 @@ vec2 down_dot(uint64_t matrix, uint row, uint row2, uint64_t h) {
       DECODE(FMT, unit) w = DECODE(FMT, load)(b, F_down, matrix, D_FF, D_MODEL, row, u), w2;
       if (PAIRED) w2 = DECODE(FMT, load)(b2, F_down, matrix, D_FF, D_MODEL, row2, u);
       act a = act_load(F_h, h, DECODE(FMT, base)(u), STEP);
-      for (uint k = 0; k < 4; k++) {
+      for (uint k = 0; k < ROLLED(4); k++) {
         vec4 lo = act_lo(a, F_h, STEP, k), hi = act_hi(a, F_h, STEP, k);
         acc.x += dot(DECODE(FMT, lo)(w, k), lo) + dot(DECODE(FMT, hi)(w, k), hi);
         if (PAIRED) acc.y += dot(DECODE(FMT, lo)(w2, k), lo) + dot(DECODE(FMT, hi)(w2, k), hi);

@@ -15,7 +15,7 @@
     UNIT_EACH(NUMBER, u_, u0_) {                                                                                       \
       DECODE(NUMBER, unit) w_ = DECODE(NUMBER, load)(b_, FIELD, MATRIX, D_MODEL, D_FF, ROW, u_);                       \
       act a_ = act_load(F_xn, X, DECODE(NUMBER, base)(u_), DECODE(NUMBER, STEP));                                      \
-      for (uint k_ = 0; k_ < 4; k_++)                                                                                  \
+      for (uint k_ = 0; k_ < ROLLED(4); k_++)                                                                                  \
         OUT += dot(DECODE(NUMBER, lo)(w_, k_), act_lo(a_, F_xn, DECODE(NUMBER, STEP), k_)) +                           \
                dot(DECODE(NUMBER, hi)(w_, k_), act_hi(a_, F_xn, DECODE(NUMBER, STEP), k_));                            \
     }                                                                                                                  \
@@ -33,7 +33,7 @@ void output_of(uint o, uint64_t x, uint64_t gate_matrix, uint64_t up_matrix, uin
       DECODE(FMT_UP, unit) gate_unit = DECODE(FMT_UP, load)(gate_block, F_gate, gate_matrix, D_MODEL, D_FF, row, u);
       DECODE(FMT_UP, unit) up_unit = DECODE(FMT_UP, load)(up_block, F_up, up_matrix, D_MODEL, D_FF, row, u);
       act a = act_load(F_xn, x, DECODE(FMT_UP, base)(u), STEP);
-      for (uint k = 0; k < 4; k++) {
+      for (uint k = 0; k < ROLLED(4); k++) {
         vec4 lo = act_lo(a, F_xn, STEP, k), hi = act_hi(a, F_xn, STEP, k);
         gate += dot(DECODE(FMT_UP, lo)(gate_unit, k), lo) + dot(DECODE(FMT_UP, hi)(gate_unit, k), hi);
         up += dot(DECODE(FMT_UP, lo)(up_unit, k), lo) + dot(DECODE(FMT_UP, hi)(up_unit, k), hi);

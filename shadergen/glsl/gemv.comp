@@ -25,7 +25,7 @@ void add_unit(DECODE(FMT, unit) w, DECODE(FMT, unit) w2, uint base) {
       a[r].spread *= n.spread;
     }
   }
-  for (uint k = 0; k < 4; k++) {
+  for (uint k = 0; k < ROLLED(4); k++) {
     vec4 lo = DECODE(FMT, lo)(w, k), hi = DECODE(FMT, hi)(w, k), lo2, hi2;
     if (PAIRED) {
       lo2 = DECODE(FMT, lo)(w2, k);

@@ -28,6 +28,9 @@ layout(constant_id = 3) const uint EXTRA = 1;
 /* Subgroups of 8: a CPU (lavapipe). There a load is a loop over the lanes, the same value in all lanes too, and it takes 8 bytes as fast
  * as 4; shuffles are one instruction. */
 #define NARROW (SUBGROUP == 8)
+/* A loop's bound N that drivers for narrow subgroups do not see as a constant: code there is generated at first use, and the less the
+ * better. TID is far below 2^24. */
+#define ROLLED(N) (NARROW ? (N) + (TID >> 24) : (N))
 
 #define IMG_STEP(NAME, VALUE, WHAT) const int IMG_##NAME = VALUE;
 #include "img_step.def"

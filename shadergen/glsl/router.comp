@@ -25,7 +25,7 @@ float logit_of(uint e, uint64_t x, out float scale) {
         squares += dot(a.spread, a.spread);
         a.spread *= n.spread;
       }
-      for (uint k = 0; k < 4; k++) {
+      for (uint k = 0; k < ROLLED(4); k++) {
         vec4 xl = act_lo(a, F_x, STEP, k), xh = act_hi(a, F_x, STEP, k);
         if (!SPREAD) {
           squares += dot(xl, xl) + dot(xh, xh);

@@ -8,7 +8,7 @@ void tile_load(uint field, uint64_t x, uint offset[TILE_ROWS], uint base, uint s
 }
 /* acc[j] += UNIT . row j */
 #define TILE_ADD(NUMBER, UNIT, FIELD, A, ACC)                                                                          \
-  for (uint k_ = 0; k_ < 4; k_++) {                                                                                    \
+  for (uint k_ = 0; k_ < ROLLED(4); k_++) {                                                                                    \
     vec4 lo_ = DECODE(NUMBER, lo)(UNIT, k_), hi_ = DECODE(NUMBER, hi)(UNIT, k_);                                       \
     [[unroll]] for (uint j_ = 0; j_ < TILE_ROWS; j_++)                                                                 \
       ACC[j_] += dot(lo_, act_lo(A[j_], FIELD, DECODE(NUMBER, STEP), k_)) +                                            \
@@ -16,7 +16,7 @@ void tile_load(uint field, uint64_t x, uint offset[TILE_ROWS], uint base, uint s
   }
 /* The same for two columns, or two weights of one column, which share the activations. */
 #define TILE_ADD_TWO(NUMBER, UNIT, UNIT2, FIELD, A, ACC, ACC2)                                                         \
-  for (uint k_ = 0; k_ < 4; k_++) {                                                                                    \
+  for (uint k_ = 0; k_ < ROLLED(4); k_++) {                                                                                    \
     vec4 lo_ = DECODE(NUMBER, lo)(UNIT, k_), hi_ = DECODE(NUMBER, hi)(UNIT, k_);                                       \
     vec4 lo2_ = DECODE(NUMBER, lo)(UNIT2, k_), hi2_ = DECODE(NUMBER, hi)(UNIT2, k_);                                   \
     [[unroll]] for (uint j_ = 0; j_ < TILE_ROWS; j_++) {                                                               \
