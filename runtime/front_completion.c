@@ -1,5 +1,6 @@
 #include "front_completion.h"
 
+#include "front_logprobs.h"
 #include "front_reply.h"
 #include "front_text.h"
 
@@ -17,9 +18,8 @@ struct front_completion {
   struct front_params params;
   struct reply_head head;
   struct front_text text;
-  json_t *waiting;  /* token log-probabilities whose text was not given out yet, with their "start" beside */
-  json_t *logprobs; /* those of the whole answer so far, when it is not streamed */
-  char *answer;     /* its text so far, when it is not streamed */
+  struct front_logprobs logprobs; /* when it is streamed only those that were not sent */
+  char *answer;                   /* its text so far, when it is not streamed */
   size_t n_answer, answer_capacity;
   struct reply_usage usage;
   double start_ms, first_ms, last_ms;
@@ -34,42 +34,17 @@ static double front_completion_now(void) {
 static void front_completion_free(struct front_completion *c) {
   front_params_deinit(&c->params);
   front_text_deinit(&c->text);
-  json_decref(c->waiting);
-  json_decref(c->logprobs);
+  front_logprobs_deinit(&c->logprobs);
   free(c->answer);
   free(c);
 }
 
-/* Sends one event of a stream; takes the reference. */
-static void front_completion_send(struct front_completion *c, json_t *event) {
-  char *text = event ? json_dumps(event, JSON_COMPACT | JSON_REAL_PRECISION(9)) : NULL;
-  if (text) {
-    size_t length = strlen(text);
-    char *line = malloc(length + 9);
-    if (line) {
-      memcpy(line, "data: ", 6);
-      memcpy(line + 6, text, length);
-      memcpy(line + 6 + length, "\n\n", 2);
-      http_stream_write(c->http, line, length + 8);
-    }
-    free(line);
-  }
-  free(text);
-  json_decref(event);
-}
-
-/* Takes the log-probabilities of the tokens whose text begins before `end` (all of them when `all`); NULL when none
- * were asked for. New reference: an array of tokens. */
-static json_t *front_completion_take_logprobs(struct front_completion *c, size_t end, bool all) {
-  if (!c->params.logprobs) return NULL;
-  json_t *taken = json_array();
-  while (json_array_size(c->waiting)) {
-    json_t *first = json_array_get(c->waiting, 0);
-    if (!all && (size_t)json_integer_value(json_object_get(first, "start")) >= end) break;
-    json_array_append(taken, json_object_get(first, "token"));
-    json_array_remove(c->waiting, 0);
-  }
-  return taken;
+/* Sends one event of a stream; takes the reference. logprobs: of reply_dump. */
+static void front_completion_send(struct front_completion *c, json_t *event, const char *logprobs) {
+  size_t bytes = 0;
+  char *line = reply_dump(event, "data: ", logprobs, "\n\n", &bytes);
+  if (line) http_stream_write(c->http, line, bytes);
+  free(line);
 }
 
 static bool front_completion_append(struct front_completion *c, const char *text, size_t n) {
@@ -85,22 +60,27 @@ static bool front_completion_append(struct front_completion *c, const char *text
   return true;
 }
 
+/* Sends the text that is ready, n bytes of it, and the log-probabilities that are. */
+static bool front_completion_send_text(struct front_completion *c, const char *text, size_t n) {
+  char *logprobs = c->params.logprobs ? front_logprobs_text(&c->logprobs) : NULL;
+  if (c->params.logprobs && !logprobs) return false;
+  front_completion_send(c, reply_text_chunk(&c->head, text, n), logprobs);
+  free(logprobs);
+  front_logprobs_drop(&c->logprobs);
+  return true;
+}
+
 /* Gives out the text that is ready, with its tokens' log-probabilities. last: nothing follows. */
 static bool front_completion_flush(struct front_completion *c, bool last) {
   size_t n = 0;
   const char *text = front_text_ready(&c->text, &n);
-  if (!n && !(last && c->params.logprobs && json_array_size(c->waiting))) return true;
-  json_t *tokens = front_completion_take_logprobs(c, c->text.n_taken + n, last && !c->text.stopped);
+  if (!n && !last) return true;
   bool ok = true;
-  if (!c->params.stream) {
+  front_logprobs_advance(&c->logprobs, c->text.n_taken + n, last && !c->text.stopped);
+  if (!c->params.stream)
     ok = front_completion_append(c, text, n);
-    if (tokens) json_array_extend(c->logprobs, tokens);
-  } else if (n || json_array_size(tokens)) {
-    json_t *logprobs = tokens ? reply_logprobs(c->head.chat, tokens) : NULL;
-    front_completion_send(c, reply_text_chunk(&c->head, text, n, logprobs));
-    json_decref(logprobs);
-  }
-  json_decref(tokens);
+  else if (n || c->logprobs.n_ready)
+    ok = front_completion_send_text(c, text, n);
   front_text_drop(&c->text);
   return ok;
 }
@@ -108,7 +88,7 @@ static bool front_completion_flush(struct front_completion *c, bool last) {
 /* Ends with an error: as an event when the stream has begun, else as the reply. Frees the completion. */
 static void front_completion_fail(struct front_completion *c, const struct front_error *error) {
   if (http_stream_begun(c->http)) {
-    front_completion_send(c, front_error_json(error));
+    front_completion_send(c, front_error_json(error), NULL);
     http_stream_end(c->http);
   } else {
     char *text = front_error_text(error);
@@ -119,13 +99,14 @@ static void front_completion_fail(struct front_completion *c, const struct front
 }
 
 static void front_completion_reply_whole(struct front_completion *c, const char *finish) {
-  json_t *logprobs = c->params.logprobs ? reply_logprobs(c->head.chat, c->logprobs) : NULL;
-  json_t *whole = reply_whole(&c->head, c->answer ? c->answer : "", c->n_answer, logprobs, finish, &c->usage);
-  char *text = whole ? json_dumps(whole, JSON_COMPACT | JSON_REAL_PRECISION(9)) : NULL;
-  json_decref(logprobs);
-  json_decref(whole);
+  size_t bytes = 0;
+  char *logprobs = c->params.logprobs ? front_logprobs_text(&c->logprobs) : NULL, *text = NULL;
+  if (logprobs || !c->params.logprobs)
+    text = reply_dump(reply_whole(&c->head, c->answer ? c->answer : "", c->n_answer, finish, &c->usage), "", logprobs,
+                      "", &bytes);
+  free(logprobs);
   if (text)
-    http_reply(c->http, 200, "application/json", NULL, text, strlen(text));
+    http_reply(c->http, 200, "application/json", NULL, text, bytes);
   else
     http_reply(c->http, 500, "application/json", NULL, "{}", 2);
   free(text);
@@ -142,8 +123,8 @@ static void front_completion_end(struct front_completion *c, const char *finish)
     return;
   }
   if (c->params.stream) {
-    front_completion_send(c, reply_finish_chunk(&c->head, finish, &c->usage));
-    if (c->params.include_usage) front_completion_send(c, reply_usage_chunk(&c->head, &c->usage));
+    front_completion_send(c, reply_finish_chunk(&c->head, finish, &c->usage), NULL);
+    if (c->params.include_usage) front_completion_send(c, reply_usage_chunk(&c->head, &c->usage), NULL);
     http_stream_write(c->http, "data: [DONE]\n\n", 14);
     http_stream_end(c->http);
   } else {
@@ -162,9 +143,8 @@ static void front_completion_on_token(void *user, const struct ipc_event *event)
     const char *bytes = c->model->piece(c->model->user, event->token, true, &n);
     ok = front_text_add(&c->text, bytes, n);
     if (c->params.logprobs)
-      json_array_append_new(c->waiting,
-                            json_pack("{s:I,s:o}", "start", (json_int_t)start, "token",
-                                      reply_token_logprobs(c->model, c->head.chat, event, c->params.n_top, start)));
+      ok = ok && front_logprobs_add(&c->logprobs,
+                                    reply_token_logprobs(c->model, c->head.chat, event, c->params.n_top, start), start);
     ok = ok && front_completion_flush(c, false);
   }
   if (ok && !c->text.stopped) return;
@@ -225,8 +205,7 @@ bool front_completion_start(struct front_engine *engine, const struct front_mode
   front_completion_set_id(&c->head);
   front_text_init(&c->text, c->params.stop, c->params.n_stop);
   c->params.n_stop = 0;
-  c->waiting = json_array();
-  c->logprobs = json_array();
+  c->logprobs.chat = c->head.chat;
   c->usage.n_prompt = n_prompt;
   c->start_ms = front_completion_now();
   /* The chosen token's log-probability comes only with a list of at least one. */
@@ -248,7 +227,7 @@ bool front_completion_start(struct front_engine *engine, const struct front_mode
   http_request_on_close(http, front_completion_on_close, c);
   if (c->params.stream) {
     http_stream_begin(http, "text/event-stream");
-    if (c->head.chat) front_completion_send(c, reply_role_chunk(&c->head));
+    if (c->head.chat) front_completion_send(c, reply_role_chunk(&c->head), NULL);
   }
   return true;
 }

@@ -62,19 +62,6 @@ json_t *reply_token_logprobs(const struct front_model *model, bool chat, const s
                    "top_logprobs", top, "text_offset", (json_int_t)offset);
 }
 
-json_t *reply_logprobs(bool chat, const json_t *tokens) {
-  if (chat) return json_pack("{s:O,s:n}", "content", tokens, "refusal");
-  static const char *const keys[] = {"tokens", "token_logprobs", "top_logprobs", "text_offset"};
-  json_t *columns = json_object();
-  for (size_t k = 0; k < sizeof keys / sizeof *keys; k++) {
-    json_t *column = json_array();
-    for (size_t i = 0; i < json_array_size(tokens); i++)
-      json_array_append(column, json_object_get(json_array_get(tokens, i), keys[k]));
-    json_object_set_new(columns, keys[k], column);
-  }
-  return columns;
-}
-
 static json_t *reply_usage(const struct reply_usage *usage) {
   return json_pack("{s:I,s:I,s:I}", "prompt_tokens", (json_int_t)usage->n_prompt, "completion_tokens",
                    (json_int_t)usage->n_completion, "total_tokens",
@@ -96,27 +83,26 @@ static json_t *reply_object(const struct reply_head *head, const char *object, j
 }
 
 /* A chunk of one choice. delta: chat's delta object (taken) or NULL; text: the text completion's (taken) or NULL. */
-static json_t *reply_chunk(const struct reply_head *head, json_t *delta, json_t *text, const json_t *logprobs,
-                           const char *finish) {
-  json_t *choice = json_pack("{s:i,s:O?,s:s?}", "index", 0, "logprobs", logprobs, "finish_reason", finish);
+static json_t *reply_chunk(const struct reply_head *head, json_t *delta, json_t *text, const char *finish) {
+  json_t *choice = json_pack("{s:i,s:n,s:s?}", "index", 0, "logprobs", "finish_reason", finish);
   if (delta) json_object_set_new(choice, "delta", delta);
   if (text) json_object_set_new(choice, "text", text);
   return reply_object(head, head->chat ? "chat.completion.chunk" : "text_completion", json_pack("[o]", choice));
 }
 
 json_t *reply_role_chunk(const struct reply_head *head) {
-  return reply_chunk(head, json_pack("{s:s,s:s}", "role", "assistant", "content", ""), NULL, NULL, NULL);
+  return reply_chunk(head, json_pack("{s:s,s:s}", "role", "assistant", "content", ""), NULL, NULL);
 }
 
-json_t *reply_text_chunk(const struct reply_head *head, const char *text, size_t n, const json_t *logprobs) {
+json_t *reply_text_chunk(const struct reply_head *head, const char *text, size_t n) {
   json_t *words = json_stringn(text, n);
-  if (head->chat) return reply_chunk(head, json_pack("{s:o}", "content", words), NULL, logprobs, NULL);
-  return reply_chunk(head, NULL, words, logprobs, NULL);
+  if (head->chat) return reply_chunk(head, json_pack("{s:o}", "content", words), NULL, NULL);
+  return reply_chunk(head, NULL, words, NULL);
 }
 
 json_t *reply_finish_chunk(const struct reply_head *head, const char *finish, const struct reply_usage *usage) {
-  json_t *chunk = head->chat ? reply_chunk(head, json_object(), NULL, NULL, finish)
-                             : reply_chunk(head, NULL, json_string(""), NULL, finish);
+  json_t *chunk =
+      head->chat ? reply_chunk(head, json_object(), NULL, finish) : reply_chunk(head, NULL, json_string(""), finish);
   json_object_set_new(chunk, "timings", reply_timings(usage));
   return chunk;
 }
@@ -127,10 +113,10 @@ json_t *reply_usage_chunk(const struct reply_head *head, const struct reply_usag
   return chunk;
 }
 
-json_t *reply_whole(const struct reply_head *head, const char *text, size_t n, const json_t *logprobs,
-                    const char *finish, const struct reply_usage *usage) {
+json_t *reply_whole(const struct reply_head *head, const char *text, size_t n, const char *finish,
+                    const struct reply_usage *usage) {
   json_t *words = json_stringn(text, n);
-  json_t *choice = json_pack("{s:i,s:O?,s:s}", "index", 0, "logprobs", logprobs, "finish_reason", finish);
+  json_t *choice = json_pack("{s:i,s:n,s:s}", "index", 0, "logprobs", "finish_reason", finish);
   if (head->chat)
     json_object_set_new(choice, "message",
                         json_pack("{s:s,s:o,s:n}", "role", "assistant", "content", words, "refusal"));
@@ -140,4 +126,23 @@ json_t *reply_whole(const struct reply_head *head, const char *text, size_t n, c
   json_object_set_new(whole, "usage", reply_usage(usage));
   json_object_set_new(whole, "timings", reply_timings(usage));
   return whole;
+}
+
+char *reply_dump(json_t *object, const char *before, const char *logprobs, const char *after, size_t *bytes) {
+  static const char key[] = "\"logprobs\":", null[] = "null";
+  char *dump = object ? json_dumps(object, REPLY_DUMP_FLAGS) : NULL, *text = NULL;
+  json_decref(object);
+  if (!dump) return NULL;
+  /* Never inside a string of the object: there the quotes would have backslashes. */
+  char *place = logprobs ? strstr(dump, key) : NULL;
+  if (place) {
+    place += strlen(key);
+    if (asprintf(&text, "%s%.*s%s%s%s", before, (int)(place - dump), dump, logprobs, place + strlen(null), after) < 0)
+      text = NULL;
+  } else if (asprintf(&text, "%s%s%s", before, dump, after) < 0) {
+    text = NULL;
+  }
+  free(dump);
+  if (text) *bytes = strlen(text);
+  return text;
 }

@@ -2,7 +2,7 @@
  *
  * Owns: the objects of /v1/chat/completions and /v1/completions, whole and in chunks, and their log-probabilities. Does
  * not own: when they are sent (front_completion.c). Source: OpenAI's API reference, "Chat" and "Completions (legacy)".
- * Every function returns a new reference, NULL only when memory is out. */
+ * Every function that returns an object returns a new reference, NULL only when memory is out. */
 #ifndef RUNTIME_FRONT_REPLY_H
 #define RUNTIME_FRONT_REPLY_H
 
@@ -30,20 +30,25 @@ struct reply_usage {
 /* One token's log-probabilities in the form of the endpoint; offset: where its text begins in the answer. */
 json_t *reply_token_logprobs(const struct front_model *model, bool chat, const struct ipc_event *event, uint32_t n_top,
                              size_t offset);
-/* A "logprobs" value from an array of those (borrowed). */
-json_t *reply_logprobs(bool chat, const json_t *tokens);
 
 /* The first chunk of a chat stream, which names the role. */
 json_t *reply_role_chunk(const struct reply_head *head);
-/* A chunk with text (n bytes of UTF-8); logprobs is borrowed and may be NULL. */
-json_t *reply_text_chunk(const struct reply_head *head, const char *text, size_t n, const json_t *logprobs);
+/* A chunk with text (n bytes of UTF-8). */
+json_t *reply_text_chunk(const struct reply_head *head, const char *text, size_t n);
 /* The chunk that ends the choice: finish is "stop" or "length". */
 json_t *reply_finish_chunk(const struct reply_head *head, const char *finish, const struct reply_usage *usage);
 /* The chunk of stream_options.include_usage. */
 json_t *reply_usage_chunk(const struct reply_head *head, const struct reply_usage *usage);
 
 /* The whole answer. */
-json_t *reply_whole(const struct reply_head *head, const char *text, size_t n, const json_t *logprobs,
-                    const char *finish, const struct reply_usage *usage);
+json_t *reply_whole(const struct reply_head *head, const char *text, size_t n, const char *finish,
+                    const struct reply_usage *usage);
+
+/* How answers are written. */
+#define REPLY_DUMP_FLAGS (JSON_COMPACT | JSON_REAL_PRECISION(9))
+
+/* Writes an object of these functions (taken; NULL gives NULL) between two texts. logprobs: the value of its choice's
+ * "logprobs" as JSON text (front_logprobs.h), or NULL: null. malloc'd, *bytes of it; NULL when memory is out. */
+char *reply_dump(json_t *object, const char *before, const char *logprobs, const char *after, size_t *bytes);
 
 #endif

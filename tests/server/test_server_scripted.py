@@ -2,6 +2,7 @@
 that decline, crash or hang; and the server's own starting, stopping and limits."""
 import json
 import os
+import re
 import socket
 import subprocess
 import threading
@@ -51,6 +52,17 @@ class AnswersTest(unittest.TestCase):
             logprobs = event["choices"][0].get("logprobs")
             if logprobs:
                 self.assertEqual(len(logprobs["tokens"]), len(piece(event).encode()))
+
+    def test_many_logprobs(self):
+        """Whole and streamed are the same, and the whole is not kept as JSON objects (17 KB a token)."""
+        fields = {"messages": [{"role": "user", "content": "rand:3000"}], "logprobs": True, "top_logprobs": 20, "seed": 1}
+        whole = self.server.request("POST", "/v1/chat/completions", fields).choice()["logprobs"]["content"]
+        with open(f"/proc/{self.server.process.pid}/status") as file:
+            peak = int(re.search(r"VmHWM:\s*(\d+) kB", file.read()).group(1)) >> 10
+        self.assertEqual((len(whole), len(whole[0]["top_logprobs"])), (3000, 20))
+        self.assertLess(peak, 40)
+        events = Stream(self.server, "/v1/chat/completions", fields).read()[2]
+        self.assertEqual([token for e in events for token in (e["choices"][0]["logprobs"] or {}).get("content", [])], whole)
 
     def test_request_error(self):
         reply = self.server.complete("error:3,say:hello|")
