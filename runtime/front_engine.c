@@ -16,7 +16,6 @@
 
 enum {
   MAX_FAILURES = 5,       /* engines in a row that were lost without having served */
-  MAX_LOST = 3,           /* engines that one request may see die without a token of it */
   FIRST_BACKOFF_MS = 250, /* before the second restart in a row; doubles */
   RETRY_SECONDS = 30,     /* after giving up */
   SERVED_SECONDS = 10,    /* an engine that was ready for this long has served */
@@ -228,7 +227,8 @@ static void front_engine_pump(struct front_engine *e) {
       if (!front_engine_send_prompt(e)) return;
     } else if ((entry = journal_first(&e->journal, JOURNAL_CANCELLED))) {
       if (!front_engine_send_cancel(e, entry)) return;
-    } else if (e->n_at_engine < room && (entry = journal_first(&e->journal, JOURNAL_WAITING))) {
+    } else if (e->n_at_engine < room && !journal_is_guarded(&e->journal) &&
+               (entry = journal_first(&e->journal, JOURNAL_WAITING))) {
       if (entry->n_token >= e->description.limits.n_ctx)
         front_engine_finish(e, entry, FINISH_ERROR, "the request does not fit the context of the engine");
       else if (!front_engine_announce(e, entry))
@@ -370,7 +370,7 @@ static void front_engine_settle(struct front_engine *e) {
     next = entry->next;
     if (journal_is_complete(entry, e->description.limits.n_ctx, &reason))
       front_engine_finish(e, entry, reason, NULL);
-    else if (entry->n_lost >= MAX_LOST)
+    else if (entry->n_lost >= JOURNAL_MAX_LOST)
       front_engine_finish(e, entry, FINISH_ERROR, e->reason);
   }
 }

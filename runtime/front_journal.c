@@ -92,6 +92,16 @@ void journal_requeue(struct journal *j) {
   }
 }
 
+bool journal_is_guarded(const struct journal *j) {
+  bool suspect = false, unproven = false;
+  for (const struct journal_entry *entry = j->first; entry; entry = entry->next) {
+    if (entry->progressed) continue;
+    suspect = suspect || (entry->n_lost >= JOURNAL_MAX_LOST - 1 && entry->state != JOURNAL_CANCELLED);
+    unproven = unproven || entry->state != JOURNAL_WAITING;
+  }
+  return suspect && unproven;
+}
+
 bool journal_is_complete(const struct journal_entry *entry, uint32_t n_ctx, enum finish_reason *reason) {
   uint32_t n_emitted = entry->n_token - entry->n_prompt;
   *reason = entry->ended ? FINISH_STOP : FINISH_LENGTH;

@@ -21,6 +21,10 @@ struct journal_sink {
   void (*on_finish)(void *user, enum finish_reason reason, const char *message);
 };
 
+/* Engines in a row that one request may see die without a token of it: the last of them it gets nearly to itself
+ * (journal_is_guarded), so that what ends is what kills. */
+enum { JOURNAL_MAX_LOST = 3 };
+
 enum journal_state {
   JOURNAL_WAITING,   /* not at the engine (or not at this one) */
   JOURNAL_SENT,      /* the engine has it */
@@ -65,6 +69,11 @@ bool journal_emit(struct journal_entry *entry, int32_t token, bool is_end);
 
 /* After an engine was lost: every entry is WAITING again, cancelled ones are freed, and the counts of losses go on. */
 void journal_requeue(struct journal *j);
+
+/* Whether no further request may go to the engine for now. A request that may see no other engine die is a suspect;
+ * while there is one, at most one request at a time is at the engine without having got a token from it: if the engine
+ * dies again, that one is to blame, and no innocent one has its last loss counted with it. */
+bool journal_is_guarded(const struct journal *j);
 
 /* Whether an entry needs no engine any more although its finish was lost with one: fills *reason. */
 bool journal_is_complete(const struct journal_entry *entry, uint32_t n_ctx, enum finish_reason *reason);

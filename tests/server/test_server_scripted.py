@@ -168,6 +168,28 @@ class LostEngineTest(unittest.TestCase):
             server.wait_ready()
             self.assertEqual(server.complete("say:alive|").text(), "alive")
 
+    def test_deadly_request_takes_no_others_along(self):
+        """Requests that wait with it, in slots and in the engine's queue, are answered; it alone gets an error."""
+        with Server(starts=["ok", "slow 700"]) as server:
+            replies = {}
+
+            def ask(prompt):
+                replies[prompt] = server.complete(prompt)
+
+            deadly = "slow:100,dies:0,count:200|"
+            asking = [threading.Thread(target=ask, args=(p,)) for p in [deadly] + [f"say:no{i}|" for i in range(9)]]
+            server.kill_engine()  # they gather, and go to the next one together, the deadly one first
+            server.wait_health(503, 5)
+            asking[0].start()
+            time.sleep(0.1)
+            for thread in asking[1:]:
+                thread.start()
+            for thread in asking:
+                thread.join()
+            self.assertEqual(replies.pop(deadly).error()["code"], "engine_lost")
+            self.assertEqual({prompt: reply.text() for prompt, reply in replies.items()},
+                             {f"say:no{i}|": f"no{i}" for i in range(9)})
+
     def test_requests_wait_for_the_next_engine(self):
         with Server(starts=["ok", "slow 700"]) as server:
             server.kill_engine()

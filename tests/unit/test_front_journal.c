@@ -70,6 +70,35 @@ static void test_losses_are_counted_without_progress(void **state) {
   journal_remove(&j, waiting);
 }
 
+static void test_suspects_go_alone(void **state) {
+  (void)state;
+  struct journal j = {0};
+  struct journal_entry *a = add(&j, (int32_t[]){1}, 1, 99), *b = add(&j, (int32_t[]){1}, 1, 99);
+  for (int i = 0; i < 2; i++) {
+    a->state = JOURNAL_SENT;
+    assert_false(journal_is_guarded(&j)); /* b may go too */
+    b->state = JOURNAL_SENT;
+    journal_requeue(&j);
+  }
+  assert_false(journal_is_guarded(&j)); /* none is at the engine */
+  a->state = JOURNAL_SENT;
+  assert_true(journal_is_guarded(&j));
+  assert_true(journal_emit(a, 5, false));
+  assert_false(journal_is_guarded(&j)); /* b's turn */
+  b->state = JOURNAL_SENT;
+  struct journal_entry *c = add(&j, (int32_t[]){1}, 1, 99);
+  assert_true(journal_is_guarded(&j)); /* c would be a second one to blame */
+  journal_requeue(&j);
+  assert_int_equal(a->n_lost, 1);
+  assert_int_equal(b->n_lost, JOURNAL_MAX_LOST);
+  assert_int_equal(c->n_lost, 0);
+  journal_remove(&j, b);
+  c->state = JOURNAL_SENT;
+  assert_false(journal_is_guarded(&j)); /* nobody is a suspect any more */
+  journal_remove(&j, a);
+  journal_remove(&j, c);
+}
+
 static void test_lost_finishes(void **state) {
   (void)state;
   struct journal j = {0};
@@ -97,6 +126,7 @@ int main(void) {
       cmocka_unit_test(test_order_and_removal),
       cmocka_unit_test(test_emitted_tokens_become_the_prompt),
       cmocka_unit_test(test_losses_are_counted_without_progress),
+      cmocka_unit_test(test_suspects_go_alone),
       cmocka_unit_test(test_lost_finishes),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
