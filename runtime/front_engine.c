@@ -66,9 +66,17 @@ static time_t front_engine_now(void) {
 
 /* ---- starting ---- */
 
+/* The context and slots that an engine is asked for: the options', or exactly those of the engines before it. What fits
+ * by default may be less the next time, and live requests were taken in for what there was. */
+static void front_engine_size(const struct front_engine *e, uint32_t *n_ctx, uint32_t *n_slot) {
+  *n_ctx = e->ever_ready ? e->description.limits.n_ctx : e->options.n_ctx;
+  *n_slot = e->ever_ready ? e->description.limits.n_slot : e->options.n_slot;
+}
+
 /* The child's side of fork: only calls that are safe there. */
 static void front_engine_exec(struct front_engine *e, int socket_fd, int ring_fd) {
-  char n_ctx[16], n_slot[16];
+  char n_ctx_text[16], n_slot_text[16];
+  uint32_t n_ctx, n_slot;
   char *argv[20];
   int n = 0;
   argv[n++] = "moert";
@@ -76,10 +84,11 @@ static void front_engine_exec(struct front_engine *e, int socket_fd, int ring_fd
   if (e->options.device) argv[n++] = "--device", argv[n++] = (char *)(uintptr_t)e->options.device;
   if (e->options.tier) argv[n++] = "--tier", argv[n++] = (char *)(uintptr_t)e->options.tier;
   if (e->options.cache_dir) argv[n++] = "--cache-dir", argv[n++] = (char *)(uintptr_t)e->options.cache_dir;
-  snprintf(n_ctx, sizeof n_ctx, "%u", e->options.n_ctx);
-  snprintf(n_slot, sizeof n_slot, "%u", e->options.n_slot);
-  argv[n++] = "--ctx", argv[n++] = n_ctx;
-  argv[n++] = "--slots", argv[n++] = n_slot;
+  front_engine_size(e, &n_ctx, &n_slot);
+  snprintf(n_ctx_text, sizeof n_ctx_text, "%u", n_ctx);
+  snprintf(n_slot_text, sizeof n_slot_text, "%u", n_slot);
+  argv[n++] = "--ctx", argv[n++] = n_ctx_text;
+  argv[n++] = "--slots", argv[n++] = n_slot_text;
   argv[n++] = "--", argv[n++] = (char *)(uintptr_t)e->options.image_path;
   argv[n] = NULL;
   /* Away from the low numbers first, so that one dup2 does not overwrite the other's source. */

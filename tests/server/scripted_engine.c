@@ -10,8 +10,8 @@
  *   lost:K      lose the device at token K (once)                die:K     die by SIGKILL at token K (once)
  *   dies:K      die by SIGKILL at token K whenever it comes      stall:K   hang at token K (once)
  * "Once" is remembered in the file that SCRIPT_ONCE names. engine_open takes its fate from the first line of the file
- * that SCRIPT_STARTS names, and removes that line: ok, decline MESSAGE, fail MESSAGE, crash, slow MS. With
- * SCRIPT_CLOSE_HANGS an engine that lost its device hangs in engine_close, as a driver may. */
+ * that SCRIPT_STARTS names, and removes that line: ok, decline MESSAGE, fail MESSAGE, crash, slow MS, fits N (a context
+ * of N by default). With SCRIPT_CLOSE_HANGS an engine that lost its device hangs in engine_close, as a driver may. */
 #include "scripted_engine.h"
 
 #include "engine.h"
@@ -67,7 +67,9 @@ enum moe_code engine_open(const struct engine_options *options, engine_progress_
   if (!strcmp(word, "slow")) sleep_ms(atol(rest));
   struct scheduler *s = calloc(1, sizeof *s);
   s->limits = (struct scheduler_limits){
-      .n_ctx = options->n_ctx ? options->n_ctx : N_CTX,
+      .n_ctx = options->n_ctx         ? options->n_ctx
+               : strcmp(word, "fits") ? N_CTX
+                                      : (uint32_t)atol(rest),
       .n_slot = options->n_slot ? options->n_slot : N_SLOT,
       .n_queue = N_QUEUE,
       .n_vocab = SCRIPTED_VOCAB,

@@ -190,6 +190,14 @@ class LostEngineTest(unittest.TestCase):
             self.assertEqual({prompt: reply.text() for prompt, reply in replies.items()},
                              {f"say:no{i}|": f"no{i}" for i in range(9)})
 
+    def test_the_next_engine_has_the_same_context(self):
+        """Also when less would fit by default now: what was taken in is still answered."""
+        with Server(starts=["fits 500", "fits 30"]) as server:
+            self.assertEqual(server.complete("die:57,count:100|").text(), COUNT[:291])
+            self.assertEqual(server.restarts(), 1)
+            meta = server.request("GET", "/v1/models").json()["data"][0]["meta"]
+            self.assertEqual((meta["n_ctx"], meta["n_slot"]), (500, 4))
+
     def test_requests_wait_for_the_next_engine(self):
         with Server(starts=["ok", "slow 700"]) as server:
             server.kill_engine()
