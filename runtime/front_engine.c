@@ -16,9 +16,9 @@
 
 enum {
   MAX_FAILURES = 5,       /* engines in a row that were lost without having served */
-  FIRST_BACKOFF_MS = 250, /* before the second restart in a row; doubles */
+  FIRST_BACKOFF_MS = 250, /* before the second restart in a row; doubles up to RETRY_SECONDS */
   RETRY_SECONDS = 30,     /* after giving up */
-  SERVED_SECONDS = 10,    /* an engine that was ready for this long has served */
+  SERVED_SECONDS = 10,    /* an engine that was ready for this long has served, and ends a row of restarts */
   STOP_SECONDS = 2,
   MAX_EVENTS = 256, /* taken from the ring before others have a turn */
 };
@@ -42,6 +42,7 @@ struct front_engine {
   bool ever_ready;
   time_t ready_time;
   uint32_t n_failure, n_restart;
+  uint32_t n_short; /* engines in a row that were not ready for SERVED_SECONDS, whatever they served */
   uint64_t last_beats;
   time_t last_life;
   struct ipc_ready description;
@@ -388,8 +389,9 @@ static void front_engine_schedule(struct front_engine *e) {
   struct timeval delay = {0};
   if (e->state == FRONT_ENGINE_FAILED) {
     delay.tv_sec = RETRY_SECONDS;
-  } else if (e->n_failure > 1) {
-    long ms = (long)FIRST_BACKOFF_MS << (e->n_failure - 2);
+  } else if (e->n_short > 1) {
+    long ms = (long)FIRST_BACKOFF_MS << (e->n_short < 10 ? e->n_short - 2 : 8);
+    if (ms > RETRY_SECONDS * 1000L) ms = RETRY_SECONDS * 1000L;
     delay = (struct timeval){.tv_sec = ms / 1000, .tv_usec = ms % 1000 * 1000};
   }
   event_add(e->restart, &delay);
@@ -398,8 +400,11 @@ static void front_engine_schedule(struct front_engine *e) {
 /* The present process is gone (reaped). */
 static void front_engine_lost(struct front_engine *e, int status) {
   bool by_word = e->failed.message[0] != 0;
-  if (e->ready && (e->served || front_engine_now() - e->ready_time >= SERVED_SECONDS)) e->n_failure = 0;
+  bool lasted = e->ready && front_engine_now() - e->ready_time >= SERVED_SECONDS;
+  if (lasted || (e->ready && e->served)) e->n_failure = 0;
+  if (lasted) e->n_short = 0;
   e->n_failure++;
+  e->n_short++;
   front_engine_close_channel(e);
   e->pid = 0;
   e->ready = false;
@@ -459,6 +464,7 @@ static void front_engine_on_restart(evutil_socket_t fd, short what, void *user) 
     snprintf(e->reason, sizeof e->reason, "%s", err.message);
     fprintf(stderr, "moert: %s\n", err.message);
     e->n_failure++;
+    e->n_short++;
     if (e->n_failure >= MAX_FAILURES) {
       e->state = FRONT_ENGINE_FAILED;
       front_engine_fail_all(e);

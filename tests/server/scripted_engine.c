@@ -9,6 +9,7 @@
  *   escape:1   answer what came of making a socket and of starting a program
  *   lost:K      lose the device at token K (once)                die:K     die by SIGKILL at token K (once)
  *   dies:K      die by SIGKILL at token K whenever it comes      stall:K   hang at token K (once)
+ *   frail:K     die by SIGKILL after K tokens from one engine
  * "Once" is remembered in the file that SCRIPT_ONCE names. engine_open takes its fate from the first line of the file
  * that SCRIPT_STARTS names, and removes that line: ok, decline MESSAGE, fail MESSAGE, crash, slow MS, fits N (a context
  * of N by default). With SCRIPT_CLOSE_HANGS an engine that lost its device hangs in engine_close, as a driver may. */
@@ -207,6 +208,7 @@ static enum moe_code advance(struct scheduler *s, struct live *live, const struc
   const char *argument;
   if (command(program, "slow", &argument)) sleep_ms(atol(argument));
   if (happens(program, "die", k, true) || happens(program, "dies", k, false)) raise(SIGKILL);
+  if (command(program, "frail", &argument) && live->n_emitted == (uint32_t)atol(argument)) raise(SIGKILL);
   if (happens(program, "lost", k, true)) {
     s->lost = true;
     return moe_fail(err, MOE_FAILED, "the device is lost");

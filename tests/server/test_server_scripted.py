@@ -190,6 +190,14 @@ class LostEngineTest(unittest.TestCase):
             self.assertEqual({prompt: reply.text() for prompt, reply in replies.items()},
                              {f"say:no{i}|": f"no{i}" for i in range(9)})
 
+    def test_engines_that_die_after_a_token_each(self):
+        """They are not started again without a pause, and are not given up as long as the answer goes on."""
+        with Server() as server:
+            start = time.monotonic()
+            self.assertEqual(server.complete("frail:1,say:abcde|").text(), "abcde")
+            self.assertEqual(server.restarts(), 5)
+            self.assertGreater(time.monotonic() - start, 0.25 + 0.5 + 1 + 2)
+
     def test_the_next_engine_has_the_same_context(self):
         """Also when less would fit by default now: what was taken in is still answered."""
         with Server(starts=["fits 500", "fits 30"]) as server:
