@@ -183,22 +183,6 @@ enum moe_code vk_instance_choose(const struct vk_instance *instance, const char 
   return moe_fail(err, first.code, "%s", first.message);
 }
 
-/* The queue family: compute, and sparse binding when the device has it; graphics does not matter. */
-static bool vk_device_family(struct vk_device *device) {
-  VkQueueFamilyProperties families[32];
-  uint32_t n = 32;
-  device->api.GetPhysicalDeviceQueueFamilyProperties(device->physical, &n, families);
-  for (int strict = 1; strict >= 0; strict--)
-    for (uint32_t i = 0; i < n; i++) {
-      VkQueueFlags wanted = VK_QUEUE_COMPUTE_BIT;
-      if (strict && device->gpu->sparse) wanted |= VK_QUEUE_SPARSE_BINDING_BIT;
-      if ((families[i].queueFlags & wanted) != wanted) continue;
-      device->queue_family = i;
-      return true;
-    }
-  return false;
-}
-
 /* Creates the VkDevice with the features of the table that it has. */
 static VkResult vk_device_make(struct vk_device *device) {
   const uint64_t has = device->gpu->features;
@@ -253,8 +237,9 @@ enum moe_code vk_device_create(struct vk_instance *instance, const struct vk_gpu
   VkPhysicalDeviceMemoryProperties2 memory = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MEMORY_PROPERTIES_2};
   device->api.GetPhysicalDeviceMemoryProperties2(device->physical, &memory);
   device->memory = memory.memoryProperties;
+  device->queue_family = gpu->queue_family;
   enum moe_code code = MOE_OK;
-  if (!vk_device_family(device))
+  if (gpu->queue_family == VK_GPU_NO_QUEUE)
     code =
         moe_fail(err, MOE_DECLINED, "device %s: has no compute queue; choose another device (moert probe)", gpu->name);
   if (!code) {

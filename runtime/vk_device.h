@@ -14,6 +14,8 @@
 
 enum vk_gpu_type { VK_GPU_DISCRETE, VK_GPU_INTEGRATED, VK_GPU_VIRTUAL, VK_GPU_CPU, VK_GPU_OTHER };
 
+#define VK_GPU_NO_QUEUE UINT32_MAX
+
 /* What a device is and can do. Sizes in bytes. */
 struct vk_gpu {
   uint32_t index; /* of the Vulkan loader's enumeration */
@@ -26,7 +28,8 @@ struct vk_gpu {
   uint32_t grid[3]; /* most workgroups of a dispatch */
   uint32_t subgroup_size, min_subgroup, max_subgroup, max_workgroup_subgroups;
   bool subgroup_control, full_subgroups; /* a pipeline can require its subgroup size; full ones */
-  bool sparse;                           /* one buffer can have several allocations */
+  uint32_t queue_family;                 /* of the one queue; VK_GPU_NO_QUEUE: none of its families computes */
+  bool sparse;                           /* one buffer can have several allocations, bound on that queue */
   uint64_t max_allocation, max_buffer;
   uint64_t heap_bytes;      /* the largest device-local heap */
   uint64_t available_bytes; /* of it for this process, now: budget less usage when the driver says (has_budget), else

@@ -145,6 +145,18 @@ static void vk_probe_limits(const VkPhysicalDeviceProperties *p, const VkPhysica
   snprintf(gpu->name, sizeof gpu->name, "%s", p->deviceName);
 }
 
+/* Graphics does not matter. A device whose families that compute cannot bind sparse buffers counts as one without. */
+void vk_probe_family(const VkQueueFamilyProperties *families, uint32_t n, struct vk_gpu *gpu) {
+  const VkQueueFlags both = VK_QUEUE_COMPUTE_BIT | VK_QUEUE_SPARSE_BINDING_BIT;
+  uint32_t any = VK_GPU_NO_QUEUE, sparse = VK_GPU_NO_QUEUE;
+  for (uint32_t i = n; i-- > 0;) {
+    if (families[i].queueFlags & VK_QUEUE_COMPUTE_BIT) any = i;
+    if ((families[i].queueFlags & both) == both) sparse = i;
+  }
+  gpu->sparse = gpu->sparse && sparse != VK_GPU_NO_QUEUE;
+  gpu->queue_family = gpu->sparse ? sparse : any;
+}
+
 void vk_probe_gpu(const struct vk_api *api, VkPhysicalDevice physical, struct vk_gpu *gpu) {
   VkPhysicalDeviceProperties basic;
   api->GetPhysicalDeviceProperties(physical, &basic);
@@ -169,6 +181,10 @@ void vk_probe_gpu(const struct vk_api *api, VkPhysicalDevice physical, struct vk
   vk_probe_limits(&properties.properties, &a.p11, gpu);
   gpu->features = vk_probe_features(&a);
   gpu->sparse = a.f10.sparseBinding;
+  VkQueueFamilyProperties families[32];
+  uint32_t n_family = 32;
+  api->GetPhysicalDeviceQueueFamilyProperties(physical, &n_family, families);
+  vk_probe_family(families, n_family, gpu);
   snprintf(gpu->driver, sizeof gpu->driver, "%s %s", p12.driverName, p12.driverInfo);
   if (is_13) {
     gpu->max_buffer = p13.maxBufferSize;
