@@ -79,9 +79,19 @@ static VkResult vk_memory_bind_sparse(struct vk_buffer *buffer, const VkMemoryRe
   return result;
 }
 
-static VkResult vk_memory_bind(struct vk_buffer *buffer, const VkMemoryRequirements *needs, uint32_t type) {
+/* Binds a buffer to one allocation, of the best memory type that has room: a small window of host-visible device memory
+ * may be full, of which the driver's own books say nothing before. */
+static VkResult vk_memory_bind(struct vk_buffer *buffer, const VkMemoryRequirements *needs, enum vk_buffer_use use) {
   struct vk_device *device = buffer->device;
+  uint32_t allowed = needs->memoryTypeBits, type = vk_memory_type(device, allowed, use);
   VkResult result = vk_memory_allocate(device, needs->size, type, &buffer->chunk[0]);
+  while (result == VK_ERROR_OUT_OF_DEVICE_MEMORY) {
+    allowed &= ~(1u << type);
+    uint32_t next = vk_memory_type(device, allowed, use);
+    if (next == UINT32_MAX) break;
+    type = next;
+    result = vk_memory_allocate(device, needs->size, type, &buffer->chunk[0]);
+  }
   if (result != VK_SUCCESS) return result;
   buffer->n_chunk = 1;
   result = device->api.BindBufferMemory(device->handle, buffer->handle, buffer->chunk[0], 0);
@@ -132,7 +142,7 @@ enum moe_code vk_buffer_create(struct vk_device *device, uint64_t bytes, enum vk
     if (type == UINT32_MAX)
       code = moe_fail(err, MOE_DECLINED, "device %s: no memory type for %s", device->gpu->name, name);
     else
-      result = sparse ? vk_memory_bind_sparse(buffer, &needs, type) : vk_memory_bind(buffer, &needs, type);
+      result = sparse ? vk_memory_bind_sparse(buffer, &needs, type) : vk_memory_bind(buffer, &needs, use);
   }
   if (!code && result != VK_SUCCESS)
     code = moe_fail(err, MOE_FAILED,

@@ -1,11 +1,13 @@
-/* Choices that depend on hardware which a test machine rarely has: queue families that
- * compute but cannot bind sparse buffers. */
+/* Choices that depend on hardware which a test machine rarely has: memory types when the first choice is full, queue
+ * families that compute but cannot bind sparse buffers. The driver is a few functions of this file. */
+#include "vk_internal.h"
 #include "vk_probe.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 #include <cmocka.h>
 
@@ -31,7 +33,110 @@ static void test_families(void **state) {
   expect_family(NULL, 0, true, VK_GPU_NO_QUEUE, false);
 }
 
+/* ---- memory types ---- */
+
+enum { LOCAL = 0, HOST = 1, WINDOW = 2, CACHED = 3, N_TYPE = 4 }; /* a board without a resizable BAR */
+
+static struct {
+  uint32_t full; /* types without room, by bit */
+  uint32_t n_try, n_free, allocated, n_bind;
+  uint32_t memory;
+} driver;
+
+static VkResult fake_create_buffer(VkDevice d, const VkBufferCreateInfo *i, const VkAllocationCallbacks *a,
+                                   VkBuffer *out) {
+  (void)d, (void)i, (void)a;
+  *out = (VkBuffer)&driver;
+  return VK_SUCCESS;
+}
+static void fake_destroy_buffer(VkDevice d, VkBuffer b, const VkAllocationCallbacks *a) {
+  (void)d, (void)b, (void)a;
+}
+static void fake_requirements(VkDevice d, VkBuffer b, VkMemoryRequirements *out) {
+  (void)d, (void)b;
+  *out = (VkMemoryRequirements){.size = 4096, .alignment = 256, .memoryTypeBits = (1u << N_TYPE) - 1};
+}
+static VkDeviceAddress fake_address(VkDevice d, const VkBufferDeviceAddressInfo *i) {
+  (void)d, (void)i;
+  return 4096;
+}
+static VkResult fake_allocate(VkDevice d, const VkMemoryAllocateInfo *i, const VkAllocationCallbacks *a,
+                              VkDeviceMemory *out) {
+  (void)d, (void)a;
+  driver.n_try++;
+  if (driver.full >> i->memoryTypeIndex & 1) return VK_ERROR_OUT_OF_DEVICE_MEMORY;
+  driver.allocated = i->memoryTypeIndex;
+  *out = (VkDeviceMemory)&driver.memory;
+  return VK_SUCCESS;
+}
+static void fake_free(VkDevice d, VkDeviceMemory m, const VkAllocationCallbacks *a) {
+  (void)d, (void)a;
+  driver.n_free += m != VK_NULL_HANDLE;
+}
+static VkResult fake_bind(VkDevice d, VkBuffer b, VkDeviceMemory m, VkDeviceSize o) {
+  (void)d, (void)b, (void)m, (void)o;
+  driver.n_bind++;
+  return VK_SUCCESS;
+}
+static VkResult fake_map(VkDevice d, VkDeviceMemory m, VkDeviceSize o, VkDeviceSize s, VkMemoryMapFlags f, void **out) {
+  (void)d, (void)m, (void)o, (void)s, (void)f;
+  *out = &driver;
+  return VK_SUCCESS;
+}
+
+/* Creates a buffer while the types of `full` have no room; the type it got after n_try attempts, or N_TYPE. */
+static uint32_t allocated(enum vk_buffer_use use, uint32_t full, uint32_t n_try) {
+  const VkMemoryPropertyFlags visible = VK_MEMORY_PROPERTY_HOST_VISIBLE_BIT | VK_MEMORY_PROPERTY_HOST_COHERENT_BIT;
+  const struct vk_gpu gpu = {
+      .name = "board", .heap_bytes = 8ull << 30, .max_allocation = 4ull << 30, .max_buffer = 4ull << 30};
+  struct vk_device device = {
+      .api = {.CreateBuffer = fake_create_buffer,
+              .DestroyBuffer = fake_destroy_buffer,
+              .GetBufferMemoryRequirements = fake_requirements,
+              .GetBufferDeviceAddress = fake_address,
+              .AllocateMemory = fake_allocate,
+              .FreeMemory = fake_free,
+              .BindBufferMemory = fake_bind,
+              .MapMemory = fake_map},
+      .gpu = &gpu,
+      .memory = {.memoryTypeCount = N_TYPE,
+                 .memoryTypes = {{VK_MEMORY_PROPERTY_DEVICE_LOCAL_BIT, 0},
+                                 {visible, 1},
+                                 {VK_MEMORY_PROPERTY_DEVICE_LOCAL_BIT | visible, 2},
+                                 {visible | VK_MEMORY_PROPERTY_HOST_CACHED_BIT, 1}},
+                 .memoryHeapCount = 3,
+                 .memoryHeaps = {{.size = 8ull << 30}, {.size = 16ull << 30}, {.size = 256ull << 20}}}};
+  driver.full = full;
+  driver.n_try = driver.n_free = driver.n_bind = 0;
+  struct vk_buffer *buffer;
+  struct moe_error err = {0};
+  enum moe_code code = vk_buffer_create(&device, 4096, use, "a step block", &buffer, &err);
+  assert_int_equal(driver.n_try, n_try);
+  if (code) {
+    assert_non_null(strstr(err.message, "allocating 4096 bytes for a step block"));
+    assert_int_equal(driver.n_free, 0);
+    return N_TYPE;
+  }
+  assert_int_equal(driver.n_bind, 1);
+  assert_true(use == VK_BUFFER_DEVICE || vk_buffer_map(buffer));
+  vk_buffer_destroy(buffer);
+  assert_int_equal(driver.n_free, 1);
+  return driver.allocated;
+}
+
+static void test_full_window(void **state) {
+  (void)state;
+  assert_int_equal(allocated(VK_BUFFER_STEP, 0, 1), WINDOW);
+  assert_int_equal(allocated(VK_BUFFER_STEP, 1u << WINDOW, 2), HOST);
+  assert_int_equal(allocated(VK_BUFFER_STEP, 1u << WINDOW | 1u << HOST, 3), CACHED);
+  assert_int_equal(allocated(VK_BUFFER_STEP, 1u << WINDOW | 1u << HOST | 1u << CACHED, 3), N_TYPE); /* never LOCAL */
+  assert_int_equal(allocated(VK_BUFFER_RESULT, 0, 1), CACHED);
+  assert_int_equal(allocated(VK_BUFFER_RESULT, 1u << CACHED, 2), HOST);
+  assert_int_equal(allocated(VK_BUFFER_DEVICE, 0, 1), LOCAL);
+  assert_int_equal(allocated(VK_BUFFER_DEVICE, 1u << LOCAL, 1), N_TYPE); /* weights do not move to the host */
+}
+
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_families)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_families), cmocka_unit_test(test_full_window)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
