@@ -283,7 +283,7 @@ static enum moe_code emit_check(const struct emit_bytes *section, const struct p
                                         [IMG_ARENA_SLOT] = UINT64_MAX};
   enum moe_code code = emit_bytes_check(section, "the section TEMPLATES", err);
   if (!code) code = img_check_modules(modules->section.data, modules->section.n, m, err);
-  if (!code) code = img_check_templates(section->data, section->n, m, limits, t, err);
+  if (!code) code = img_check_templates(section->data, section->n, m, limits, NULL, t, err);
   return code;
 }
 

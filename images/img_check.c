@@ -111,6 +111,7 @@ enum moe_code img_check_planes(const void *section, uint64_t bytes, uint64_t pla
 struct checker {
   const struct img_modules_view *modules;
   const uint64_t *limits;
+  const struct img_planes_view *planes; /* NULL: not known */
   struct img_templates_view *view;
   uint64_t name_bytes;
   uint64_t unrolled; /* instructions of all templates so far, calls unrolled */
@@ -124,6 +125,20 @@ static enum moe_code check_extent(const struct checker *c, uint32_t inst, const 
     FAIL("TEMPLATES: inst[%u]: %s [%llu, +%llu) leaves arena %u of %llu bytes", inst, what, (ull)(base + value),
          (ull)bytes, arena, (ull)limit);
   return MOE_OK;
+}
+
+/* Whether [offset, +bytes) of WEIGHTS lies in one plane: a loader may put the next one into another buffer. */
+static bool check_in_plane(const struct img_planes_view *planes, uint64_t offset, uint64_t bytes) {
+  uint32_t low = 0, high = planes->n_plane; /* the last plane that starts at or before the offset */
+  while (high - low > 1) {
+    uint32_t middle = low + (high - low) / 2;
+    if (planes->plane[middle].offset <= offset)
+      low = middle;
+    else
+      high = middle;
+  }
+  if (!planes->n_plane || planes->plane[low].offset > offset) return false;
+  return moe_inside(offset - planes->plane[low].offset, bytes, planes->plane[low].bytes);
 }
 
 /* Words and regions of a dispatch, with the values of a table row (table == UINT32_MAX: at the top level, none). */
@@ -159,9 +174,11 @@ static enum moe_code check_operands(const struct checker *c, uint32_t at, uint32
            i - inst->first_region, r->access, r->arena, r->column, n_column);
     if ((r->access & IMG_ACCESS_WRITE) && (r->arena <= IMG_ARENA_TABLES || r->arena == IMG_ARENA_STEP))
       FAIL("TEMPLATES: inst[%u].region[%u]: writes the read-only arena %u", at, i - inst->first_region, r->arena);
-    if (r->bytes != IMG_WHOLE_ARENA)
-      TRY(check_extent(c, at, "region", r->arena, r->offset,
-                       r->column == IMG_NO_COLUMN ? 0 : img_table_value(v, table, row, r->column), r->bytes, err));
+    uint64_t cell = r->column == IMG_NO_COLUMN ? 0 : img_table_value(v, table, row, r->column);
+    if (r->bytes != IMG_WHOLE_ARENA) TRY(check_extent(c, at, "region", r->arena, r->offset, cell, r->bytes, err));
+    if (r->arena == IMG_ARENA_WEIGHTS && c->planes && !check_in_plane(c->planes, r->offset + cell, r->bytes))
+      FAIL("TEMPLATES: inst[%u].region[%u]: [%llu, +%llu) of WEIGHTS does not lie in one plane", at,
+           i - inst->first_region, (ull)(r->offset + cell), (ull)r->bytes);
   }
   return MOE_OK;
 }
@@ -231,8 +248,8 @@ static enum moe_code check_template(struct checker *c, uint32_t i, struct moe_er
 }
 
 enum moe_code img_check_templates(const void *section, uint64_t bytes, const struct img_modules_view *modules,
-                                  const uint64_t limits[IMG_N_ARENA], struct img_templates_view *view,
-                                  struct moe_error *err) {
+                                  const uint64_t limits[IMG_N_ARENA], const struct img_planes_view *planes,
+                                  struct img_templates_view *view, struct moe_error *err) {
   const struct img_templates *h = section;
   const uint8_t *base = section;
   if (!section || bytes < sizeof *h) FAIL("TEMPLATES: %llu bytes, too short", (ull)bytes);
@@ -260,7 +277,8 @@ enum moe_code img_check_templates(const void *section, uint64_t bytes, const str
       FAIL("TEMPLATES: table[%u]: %u x %u values at %llu of %llu", i, t->n_row, t->n_column, (ull)t->first_value,
            (ull)view->n_value);
   }
-  struct checker c = {.modules = modules, .limits = limits, .view = view, .name_bytes = h->name_bytes};
+  struct checker c = {
+      .modules = modules, .limits = limits, .planes = planes, .view = view, .name_bytes = h->name_bytes};
   for (uint32_t i = 0; i < view->n_template; i++) TRY(check_template(&c, i, err));
   return MOE_OK;
 }
@@ -294,6 +312,6 @@ enum moe_code img_check(const struct img *img, struct img_view *view, struct moe
       [IMG_ARENA_SLOT] = UINT64_MAX,
   };
   section = img_section_data(img, IMG_SECTION_TEMPLATES, &bytes);
-  TRY(img_check_templates(section, bytes, &view->modules, limits, &view->templates, err));
+  TRY(img_check_templates(section, bytes, &view->modules, limits, &view->planes, &view->templates, err));
   return check_fit(view, err);
 }

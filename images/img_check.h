@@ -53,14 +53,15 @@ struct img_view {
  * MOE_FAILED with the section, index, field, found and allowed. */
 enum moe_code img_check(const struct img *img, struct img_view *view, struct moe_error *err);
 
-/* The same for single sections; `limits` gives arena sizes by enum img_arena, UINT64_MAX where unknown. */
+/* The same for single sections; `limits` gives arena sizes by enum img_arena, UINT64_MAX where unknown; planes: where
+ * WEIGHTS may be cut, NULL where unknown. */
 enum moe_code img_check_modules(const void *section, uint64_t bytes, struct img_modules_view *view,
                                 struct moe_error *err);
 enum moe_code img_check_planes(const void *section, uint64_t bytes, uint64_t planes_bytes, struct img_planes_view *view,
                                struct moe_error *err);
 enum moe_code img_check_templates(const void *section, uint64_t bytes, const struct img_modules_view *modules,
-                                  const uint64_t limits[IMG_N_ARENA], struct img_templates_view *view,
-                                  struct moe_error *err);
+                                  const uint64_t limits[IMG_N_ARENA], const struct img_planes_view *planes,
+                                  struct img_templates_view *view, struct moe_error *err);
 
 /* The value of a word or region column for a table row; 0 for no table. */
 static inline uint64_t img_table_value(const struct img_templates_view *t, uint32_t table, uint32_t row,

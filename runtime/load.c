@@ -149,7 +149,7 @@ static enum moe_code load_check_bounds(const struct load *load, struct moe_error
   uint64_t bytes;
   const uint8_t *section = img_section_data(&load->image, IMG_SECTION_TEMPLATES, &bytes);
   struct img_templates_view checked;
-  return img_check_templates(section, bytes, &load->view.modules, limits, &checked, err);
+  return img_check_templates(section, bytes, &load->view.modules, limits, &load->view.planes, &checked, err);
 }
 
 static int load_compare_templates(const void *a, const void *b) {

@@ -103,6 +103,8 @@ BROKEN(word_layer_top, s->word[0].kind = IMG_WORD_LAYER_ADDRESS)
 BROKEN(word_alignment, (s->word[4] = s->word[5], s->word[5] = s->word[1]))
 BROKEN(region_past, s->region[1].bytes = 4097)
 BROKEN(region_overflow, s->region[1].offset = UINT64_MAX - 10)
+BROKEN(region_planes, (s->word[0].value = s->region[0].offset = 256, s->region[0].bytes = 768))
+BROKEN(region_weights, s->region[0].bytes = IMG_WHOLE_ARENA)
 BROKEN(region_readonly, s->region[0].access = IMG_ACCESS_WRITE)
 BROKEN(region_access, s->region[0].access = 4)
 BROKEN(grid_zero, s->inst[0].grid[1] = 0)
@@ -144,6 +146,8 @@ static const struct broken broken[] = {
     {"an address at push byte 4", word_alignment},
     {"inst[0]: region [0, +4097) leaves arena 3", region_past},
     {"leaves arena 3 of 4096 bytes", region_overflow},
+    {"inst[0].region[0]: [256, +768) of WEIGHTS does not lie in one plane", region_planes},
+    {"of WEIGHTS does not lie in one plane", region_weights},
     {"inst[0].region[0]: writes the read-only arena 0", region_readonly},
     {"inst[0].region[0]: access 4", region_access},
     {"inst[0].grid 100 x 0 x 1", grid_zero},
