@@ -141,6 +141,36 @@ static bool check_in_plane(const struct img_planes_view *planes, uint64_t offset
   return moe_inside(offset - planes->plane[low].offset, bytes, planes->plane[low].bytes);
 }
 
+/* Whether `offset` of an arena is in one of a dispatch's regions (which were checked), or is what stands for a field
+ * that the kernel does not use: the start of STEP. */
+static bool is_declared(const struct img_templates_view *v, const struct img_inst *inst, uint32_t table, uint32_t row,
+                        uint32_t arena, uint64_t offset) {
+  if (arena == IMG_ARENA_STEP && !offset) return true;
+  for (uint32_t i = inst->first_region; i < inst->first_region + inst->n_region; i++) {
+    const struct img_region *r = &v->region[i];
+    if (r->arena != arena) continue;
+    uint64_t begin = r->offset + (r->column == IMG_NO_COLUMN ? 0 : img_table_value(v, table, row, r->column));
+    if (r->bytes == IMG_WHOLE_ARENA || (offset >= begin && offset - begin < r->bytes)) return true;
+  }
+  return false;
+}
+
+/* Hazards are derived from regions alone: every address that a dispatch gets must be in one of its own. */
+static enum moe_code check_declared(const struct checker *c, uint32_t at, uint32_t table, uint32_t row,
+                                    struct moe_error *err) {
+  const struct img_templates_view *v = c->view;
+  const struct img_inst *inst = &v->inst[at];
+  for (uint32_t i = inst->first_word; i < inst->first_word + inst->n_word; i++) {
+    const struct img_word *w = &v->word[i];
+    if (w->kind != IMG_WORD_ADDRESS && w->kind != IMG_WORD_LAYER_ADDRESS) continue;
+    uint64_t offset = w->value + (w->kind == IMG_WORD_LAYER_ADDRESS ? img_table_value(v, table, row, w->column) : 0);
+    if (!is_declared(v, inst, table, row, w->arena, offset))
+      FAIL("TEMPLATES: inst[%u].word[%u]: address %llu of arena %u is in no region of the dispatch", at,
+           i - inst->first_word, (ull)offset, w->arena);
+  }
+  return MOE_OK;
+}
+
 /* Words and regions of a dispatch, with the values of a table row (table == UINT32_MAX: at the top level, none). */
 static enum moe_code check_operands(const struct checker *c, uint32_t at, uint32_t table, uint32_t row,
                                     struct moe_error *err) {
@@ -180,7 +210,7 @@ static enum moe_code check_operands(const struct checker *c, uint32_t at, uint32
       FAIL("TEMPLATES: inst[%u].region[%u]: [%llu, +%llu) of WEIGHTS does not lie in one plane", at,
            i - inst->first_region, (ull)(r->offset + cell), (ull)r->bytes);
   }
-  return MOE_OK;
+  return check_declared(c, at, table, row, err);
 }
 
 /* What does not depend on a table row. */

@@ -101,6 +101,10 @@ BROKEN(word_layer_past, s->value[1] = 4097)
 BROKEN(word_column, s->word[3].column = 1)
 BROKEN(word_layer_top, s->word[0].kind = IMG_WORD_LAYER_ADDRESS)
 BROKEN(word_alignment, (s->word[4] = s->word[5], s->word[5] = s->word[1]))
+BROKEN(word_undeclared, s->word[4].value = 1023)
+BROKEN(word_after, s->word[4].value = 2048)
+BROKEN(word_layer_undeclared, s->region[3].offset = 1)
+BROKEN(word_other_arena, s->word[4].arena = IMG_ARENA_SLOT)
 BROKEN(region_past, s->region[1].bytes = 4097)
 BROKEN(region_overflow, s->region[1].offset = UINT64_MAX - 10)
 BROKEN(region_planes, (s->word[0].value = s->region[0].offset = 256, s->region[0].bytes = 768))
@@ -122,7 +126,7 @@ BROKEN(array_range, s->templates.n_inst = 4000000000u)
 BROKEN(array_alignment, s->templates.word_offset += 4)
 BROKEN(names_end, s->templates.name_bytes -= 1)
 BROKEN(hazard, s->inst[1] = s->inst[0])
-BROKEN(hazard_in_body, s->region[3].column = IMG_NO_COLUMN)
+BROKEN(hazard_in_body, (s->region[3].column = IMG_NO_COLUMN, s->word[3].kind = IMG_WORD_ADDRESS))
 BROKEN(code_range, s->module[1].code_zbytes = 1000)
 BROKEN(code_size, s->module[1].code_bytes = 7)
 BROKEN(feature_unknown, s->module[0].features = 1ull << 60)
@@ -146,6 +150,10 @@ static const struct broken broken[] = {
     {"an address at push byte 4", word_alignment},
     {"inst[0]: region [0, +4097) leaves arena 3", region_past},
     {"leaves arena 3 of 4096 bytes", region_overflow},
+    {"inst[4].word[0]: address 1023 of arena 3 is in no region", word_undeclared},
+    {"inst[4].word[0]: address 2048 of arena 3 is in no region", word_after},
+    {"inst[5].word[1]: address 1024 of arena 3 is in no region", word_layer_undeclared},
+    {"inst[4].word[0]: address 1024 of arena 6 is in no region", word_other_arena},
     {"inst[0].region[0]: [256, +768) of WEIGHTS does not lie in one plane", region_planes},
     {"of WEIGHTS does not lie in one plane", region_weights},
     {"inst[0].region[0]: writes the read-only arena 0", region_readonly},
