@@ -4,9 +4,9 @@
 # Owns: glslang, SPIRV-Tools, SPIRV-Headers, QuickJS (built from Debian 13's source packages as static libraries) and the
 #   Vulkan headers (from Debian 13's libvulkan-dev), in a cache outside the tree.
 # Does not own: Debian packages of this machine (build.sh's table), the compiler flags of our own code (CMakeLists.txt).
-# Invariants: the cache directory's name carries the hash of this script, so a changed script or version is a new directory;
-#   it appears by one rename, complete or not at all; two runs at once build it once; the system's apt state is not touched;
-#   what is downloaded is verified by apt against the archive's signed index.
+# Invariants: the cache directory's name carries the hash of this script less its comments, so a changed step or version is
+#   a new directory; it appears by one rename, complete or not at all; two runs at once build it once; the system's apt
+#   state is not touched; what is downloaded is verified by apt against the archive's signed index.
 #
 # Usage: toolchain.sh            build it when it is not there yet; prints its path (and nothing else) on standard output
 #        toolchain.sh --path     only print where it is or would be
@@ -105,14 +105,14 @@ unpack() {
 
 build_shader_libraries() {
   local work=$1 out=$2
-  local flags=(-G Ninja -DCMAKE_BUILD_TYPE= '-DCMAKE_C_FLAGS=-O2 -w' '-DCMAKE_CXX_FLAGS=-O2 -w' -DBUILD_SHARED_LIBS=OFF
-    -DCMAKE_POSITION_INDEPENDENT_CODE=ON -DCMAKE_INSTALL_PREFIX=/usr)
+  local flags=(-G Ninja -DCMAKE_BUILD_TYPE=Release -DCMAKE_C_FLAGS=-w -DCMAKE_CXX_FLAGS=-w -DBUILD_SHARED_LIBS=OFF
+    '-DCMAKE_C_FLAGS_RELEASE=-O2 -DNDEBUG' '-DCMAKE_CXX_FLAGS_RELEASE=-O2 -DNDEBUG' -DCMAKE_POSITION_INDEPENDENT_CODE=ON -DCMAKE_INSTALL_PREFIX=/usr)
   logged 'configuring SPIRV-Tools' "$work/tools-configure.log" cmake -S "$work/spirv-tools" -B "$work/tools-build" "${flags[@]}" \
     "-DSPIRV-Headers_SOURCE_DIR=$work/spirv-headers" -DSPIRV_SKIP_TESTS=ON -DSPIRV_WERROR=OFF
   logged 'building SPIRV-Tools (about 4 minutes on 2 cores)' "$work/tools-build.log" cmake --build "$work/tools-build" \
     --target SPIRV-Tools-static SPIRV-Tools-opt spirv-val spirv-dis spirv-opt
   logged 'configuring glslang' "$work/glslang-configure.log" cmake -S "$work/glslang" -B "$work/glslang-build" "${flags[@]}" \
-    -DENABLE_OPT=OFF -DENABLE_HLSL=OFF -DGLSLANG_TESTS=OFF -DENABLE_PCH=OFF
+    -DENABLE_OPT=OFF -DENABLE_HLSL=OFF -DGLSLANG_TESTS=OFF -DENABLE_PCH=OFF -DENABLE_SPVREMAPPER=OFF
   logged 'building glslang (about 1 minute)' "$work/glslang-build.log" cmake --build "$work/glslang-build"
   DESTDIR=$work/glslang-root cmake --install "$work/glslang-build" >/dev/null
 
@@ -148,7 +148,7 @@ build_quickjs() {
 
 suffix=
 if sdk_usable; then suffix=-sdk; fi
-hash=$(sha256sum "${BASH_SOURCE[0]}" | cut -c1-16)
+hash=$(grep -v '^ *#' "${BASH_SOURCE[0]}" | sha256sum | cut -c1-16)
 cache=${MOEC_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}}/moec
 final=$cache/toolchain-$hash$suffix
 if [ "${1:-}" = --path ] || [ -e "$final/VERSIONS" ]; then
@@ -157,6 +157,7 @@ if [ "${1:-}" = --path ] || [ -e "$final/VERSIONS" ]; then
 fi
 
 mkdir -p "$cache"
+cd "$cache"  # the tree may be moved or removed while this builds
 exec 9>"$cache/lock-$hash$suffix"
 flock -n 9 || { say 'another build of the toolchain is running; waiting for it'; flock 9; }
 if [ ! -e "$final/VERSIONS" ]; then
