@@ -14,7 +14,7 @@
 struct engine_options {
   const char *image_path; /* required */
   const char *device;     /* index or part of a device's name; NULL: the best that can serve the image */
-  uint32_t n_ctx;         /* positions of a sequence; 0: the model's, or what fits */
+  uint32_t n_ctx;         /* positions of a sequence, from 2 to the model's (cut with a note); 0: that, or what fits */
   uint32_t n_slot;        /* sequences at once; 0: default */
   const char *cache_dir;  /* for the driver's pipeline cache; NULL: the default place */
   const char *tier;       /* base, dot, khr, nv; NULL: the best the device has */

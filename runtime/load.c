@@ -131,6 +131,9 @@ static enum moe_code load_plan(const struct engine_options *o, struct load *load
                                           .n_slot = o->n_slot};
   enum moe_code code = memory_plan_make(&input, &load->plan, err);
   if (code) return code;
+  if (o->n_ctx > load->plan.n_ctx)
+    fprintf(stderr, "moert: note: --ctx %u is more than the model was trained for; the context is %u\n", o->n_ctx,
+            load->plan.n_ctx);
   struct arena_slab *slabs = calloc((size_t)load->view.planes.n_plane + 1, sizeof *slabs);
   if (!slabs) return moe_fail(err, MOE_FAILED, "out of memory");
   uint32_t n_slab;

@@ -97,6 +97,9 @@ enum moe_code memory_plan_make(const struct memory_plan_input *in, struct memory
   uint32_t trained = in->manifest->model_n_ctx;
   if (n_slot > MEMORY_PLAN_MAX_SLOT)
     return moe_fail(err, MOE_USAGE, "--slots %u: allowed 1 to %d", n_slot, MEMORY_PLAN_MAX_SLOT);
+  if (in->n_ctx == 1)
+    return moe_fail(err, MOE_USAGE,
+                    "--ctx 1: allowed at least 2 (a token of prompt, one of answer), or 0 for the default");
   uint32_t n_ctx = in->n_ctx < trained ? in->n_ctx : trained;
   if (!n_ctx) {
     uint32_t wish = trained < MEMORY_PLAN_MAX_CTX ? trained : MEMORY_PLAN_MAX_CTX;

@@ -105,6 +105,9 @@ def test_errors():
     contains(run("run", IMAGE, code=2), "PROMPT")
     contains(run("run", IMAGE, "x", "--device", "nothing", code=2), "this box has")
     contains(run("run", IMAGE, "x", "--tier", "nv", code=3), "nv")
+    contains(run("run", IMAGE, "x", "--ctx", 1, code=2), "--ctx 1: allowed at least 2")
+    cut = subprocess.run([MOERT, "plan", IMAGE, "--ctx", "1000000"], capture_output=True, text=True, check=True)
+    contains(cut.stderr, "note: --ctx 1000000 is more than the model was trained for; the context is ")
     contains(run("run", FOLDER / "none.img", "x", code=1), "none.img")
     contains(run("run", IMAGE, "x", code=3, env={"MOERT_DENY_FEATURE": "bufferDeviceAddress"}), "lacks bufferDeviceAddress")
     nowhere = {"VK_ICD_FILENAMES": "/nonexistent", "VK_DRIVER_FILES": "/nonexistent"}

@@ -102,7 +102,9 @@ static void test_bounds(void **state) {
   struct memory_plan_input in = input(4096 * MIB, 100000, 1);
   assert_int_equal(memory_plan_make(&in, &p, NULL), MOE_OK);
   assert_int_equal(p.n_ctx, 4096); /* beyond the training the model's context */
-  in = input(4096 * MIB, 1, 1);
+  in = input(4096 * MIB, 1, 1);    /* no room for a prompt */
+  assert_int_equal(memory_plan_make(&in, &p, NULL), MOE_USAGE);
+  in = input(4096 * MIB, 2, 1);
   assert_int_equal(memory_plan_make(&in, &p, NULL), MOE_OK);
   assert_int_equal(p.n_page, 2);
   in = input(4096 * MIB, 0, 65);
