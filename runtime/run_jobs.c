@@ -40,7 +40,7 @@ static void run_on_token(void *user, const struct token_event *event) {
   if (!job->n_id) job->first_ms = job->last_ms;
   if (event->n_top) memcpy(job->top + (size_t)job->n_id * event->n_top, event->top, event->n_top * sizeof *event->top);
   job->ids[job->n_id++] = event->token;
-  if (state->on_token) state->on_token(state->user, job, event);
+  if (state->on_token && !state->error.code) (void)state->on_token(state->user, job, event, &state->error);
 }
 
 static void run_on_finish(void *user, uint64_t id, enum finish_reason reason, const char *message) {

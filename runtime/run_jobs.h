@@ -18,14 +18,15 @@ struct run_job {
   double submit_ms, first_ms, last_ms; /* verbs_now_ms when submitted, at the first and at the last token */
 };
 
-/* Told of every token as it comes; may be NULL. Must not call the scheduler. */
-typedef void run_token_fn(void *user, struct run_job *job, const struct token_event *event);
+/* Told of every token as it comes; may be NULL. Must not call the scheduler. An error ends run_jobs with it. */
+typedef enum moe_code run_token_fn(void *user, struct run_job *job, const struct token_event *event,
+                                   struct moe_error *err);
 /* Told after every scheduler step; may be NULL. */
 typedef void run_step_fn(void *user, struct scheduler *s);
 
 /* Submits all jobs at once (in order, as far as slots and queue hold them) and steps until all have ended.
  * Errors: MOE_USAGE for a request out of the limits (none is then left running), MOE_FAILED (device lost, a request
- * that failed, memory). */
+ * that failed, memory), on_token's. */
 enum moe_code run_jobs(struct scheduler *s, struct run_job *jobs, uint32_t n_job, run_token_fn *on_token,
                        run_step_fn *on_step, void *user, struct moe_error *err);
 void run_job_deinit(struct run_job *job);

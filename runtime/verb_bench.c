@@ -77,9 +77,11 @@ static int32_t bench_token(struct bench *b) {
   return (int32_t)((z ^ z >> 31) % b->limits.n_vocab);
 }
 
-static void bench_on_token(void *user, struct run_job *job, const struct token_event *event) {
-  (void)job, (void)event;
+static enum moe_code bench_on_token(void *user, struct run_job *job, const struct token_event *event,
+                                    struct moe_error *err) {
+  (void)job, (void)event, (void)err;
   ((struct bench *)user)->n_token++;
+  return MOE_OK;
 }
 
 /* Marks the two ends of what is measured, at the ends of steps. */

@@ -49,7 +49,6 @@ struct run {
   uint32_t n_job;
   bool several; /* --ids held an array of arrays */
   double load_ms;
-  struct moe_error stream_error;
 };
 
 /* ---- prompts ---- */
@@ -139,17 +138,20 @@ static enum moe_code run_encode(struct run *run, struct moe_error *err) {
 
 /* ---- output ---- */
 
-/* Text as it comes, when there is one prompt and no --json. */
-static void run_print_token(void *user, struct run_job *job, const struct token_event *event) {
+/* Text as it comes, when there is one prompt and no --json. An output that takes no more (a closed pipe) ends the run.
+ */
+static enum moe_code run_print_token(void *user, struct run_job *job, const struct token_event *event,
+                                     struct moe_error *err) {
   struct run *run = user;
   (void)job;
   const char *text;
   size_t length;
-  if (event->is_end || tokenizer_stream_add(&run->stream, run->tokenizer, (uint32_t)event->token, true, &text, &length,
-                                            &run->stream_error))
-    return;
+  if (event->is_end) return MOE_OK;
+  enum moe_code code =
+      tokenizer_stream_add(&run->stream, run->tokenizer, (uint32_t)event->token, true, &text, &length, err);
+  if (code) return code;
   fwrite(text, 1, length, stdout);
-  fflush(stdout);
+  return verbs_flush(err);
 }
 
 static enum moe_code run_text(const struct run *run, const struct run_job *job, char **text, size_t *length,
@@ -232,7 +234,6 @@ static enum moe_code run_print_text(struct run *run, struct moe_error *err) {
   const char *rest;
   enum moe_code code = MOE_OK;
   if (!run->several) {
-    if (run->stream_error.code) return moe_fail(err, run->stream_error.code, "%s", run->stream_error.message);
     code = tokenizer_stream_finish(&run->stream, &rest, &length, err);
     if (!code) fwrite(rest, 1, length, stdout);
     putchar('\n');

@@ -8,6 +8,7 @@ import os
 import pathlib
 import struct
 import subprocess
+import time
 
 MOEC, MOERT = os.environ["MOEC"], os.environ["MOERT"]
 FOLDER = pathlib.Path(os.environ["BUILD_DIR"], "test_moert_verbs")
@@ -118,6 +119,14 @@ def test_errors():
     with open("/dev/full", "w") as full:
         done = subprocess.run([MOERT, "plan", IMAGE], stdout=full, stderr=subprocess.PIPE, text=True)
         assert done.returncode == 1 and "standard output" in done.stderr, done
+    # A reader that has enough: the run ends, long before its 2000 tokens.
+    command = [MOERT, "run", IMAGE, "word", "-n", "2000", "--ignore-eos", "--ctx", "2048"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        process.stdout.read(20)
+        process.stdout.close()
+        start = time.monotonic()
+        assert process.wait(60) == 1 and "standard output: Broken pipe" in process.stderr.read(), process
+        assert time.monotonic() - start < 5
 
 
 def test_verify_finds_a_flipped_bit():
