@@ -1,5 +1,6 @@
 #include "front_params.h"
 
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
@@ -27,7 +28,7 @@ struct front_param_row {
   enum front_param_api api;
   const char *name;
   size_t offset, has_offset;
-  double min, max;
+  int64_t min, max;
   const char *fallback, *meaning;
 };
 
@@ -98,12 +99,15 @@ static bool front_read_row(const struct front_param_row *row, const json_t *valu
                                           json_real_value(value) <= 9007199254740991.0 &&
                                           json_real_value(value) == (double)(int64_t)json_real_value(value));
   double number = json_number_value(value);
-  if (!json_is_number(value) || (row->kind == PARAM_INTEGER && !whole) || number < row->min || number > row->max)
-    return front_fail(error, 400, NULL, row->name, "%s: found %s, allowed: %s from %.16g to %.16g", row->name,
+  int64_t integer = json_is_integer(value) ? (int64_t)json_integer_value(value) : whole ? (int64_t)number : 0;
+  bool within = row->kind == PARAM_INTEGER ? whole && integer >= row->min && integer <= row->max
+                                           : number >= (double)row->min && number <= (double)row->max;
+  if (!json_is_number(value) || !within)
+    return front_fail(error, 400, NULL, row->name, "%s: found %s, allowed: %s from %" PRId64 " to %" PRId64, row->name,
                       front_found(value, found), row->kind == PARAM_INTEGER ? "a whole number" : "a number", row->min,
                       row->max);
   if (row->kind == PARAM_INTEGER)
-    *(int64_t *)field = json_is_integer(value) ? (int64_t)json_integer_value(value) : (int64_t)number;
+    *(int64_t *)field = integer;
   else
     *(double *)field = number;
   return true;
@@ -390,7 +394,7 @@ void front_params_print_markdown(FILE *out) {
     if (row->kind == PARAM_BOOLEAN)
       fputs("true, false", out);
     else
-      fprintf(out, "%.16g to %.16g", row->min, row->max);
+      fprintf(out, "%" PRId64 " to %" PRId64, row->min, row->max);
     fprintf(out, " | %s | %s |\n", row->fallback, row->meaning);
   }
   fputs("\n| field | accepted (null too) | what is not supported |\n|---|---|---|\n", out);

@@ -97,6 +97,8 @@ class ServerTest(unittest.TestCase):
         self.assertEqual(one, two)
         self.assertNotEqual(one, other)
         self.assertNotEqual(self.completions(**SAMPLED).text(), self.completions(**SAMPLED).text())
+        large = [self.completions(**SAMPLED, seed=seed).text() for seed in (2**63 - 1, 2**63 - 2, -2**63, 2**53 + 1, 2**53)]
+        self.assertEqual(len(set(large)), len(large))
 
     def test_stop_strings(self):
         text = self.completions(**SHORT).text()
