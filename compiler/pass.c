@@ -47,12 +47,33 @@ struct plan_operand pass_plane(struct pass *p, int i, int k, bool vector, double
   return operand;
 }
 
+/* What kernels.def says in words about shapes: kernels would read or leave out columns otherwise. max 0: none. */
+static const struct {
+  const char *param;
+  uint32_t multiple, max;
+} pass_limits[] = {{"N_IN", 32, 0}, {"D_MODEL", 32, 0}, {"D_FF", 32, 0}, {"D_HEAD", 32, 256}, {"N_ROT", 4, 0}};
+
+static bool pass_fits(struct pass *p, const char *kernel, const struct shadergen_param *param) {
+  for (size_t i = 0; i < sizeof pass_limits / sizeof *pass_limits; i++) {
+    if (strcmp(pass_limits[i].param, param->name)) continue;
+    uint64_t value = (uint64_t)param->value, multiple = pass_limits[i].multiple, max = pass_limits[i].max;
+    if (value % multiple == 0 && (max == 0 || value <= max)) continue;
+    pass_fail(p, MOE_DECLINED, "kernel %s: %s %llu; it takes multiples of %llu%s", kernel, param->name,
+              (unsigned long long)value, (unsigned long long)multiple, max ? " up to 256" : "");
+    return false;
+  }
+  return true;
+}
+
 void pass_emit(struct pass *p, enum kernel_id kernel, enum img_role role, const struct shadergen_param *params,
                const struct pass_arg *args) {
   if (p->code) return;
   const struct kernel_info *info = kernel_get(kernel);
   struct plan_op op = {.role = role, .layer = p->layer, .request = {.kernel = kernel}};
-  for (; params->name; params++) op.request.param[op.request.n_param++] = *params;
+  for (; params->name; params++) {
+    if (!pass_fits(p, info->name, params)) return;
+    op.request.param[op.request.n_param++] = *params;
+  }
   op.request.param[op.request.n_param++] = (struct shadergen_param){"MAX_ROW", p->plan->max_row};
   uint32_t given = 0;
   for (; args->name; args++, given++) {

@@ -21,8 +21,37 @@ void before(uint e, out uint tiles, out uint pairs) {
   }
 }
 
+/* The same for a narrow subgroup (WG is one of at most MAX_PARTS lanes, which go in step): a lane counts and places the pairs of its part,
+ * lane 0 lays out the experts. Few iterations: CPU drivers bound them (kernels.def). */
+void schedule_narrow(uint n_pair) {
+  uint part_pairs = (n_pair + WG - 1) / WG, from = TID * part_pairs, to = min(from + part_pairs, n_pair);
+  for (uint i = TID; i < N_EXPERT * MAX_PARTS; i += WG) counts[i] = 0;
+  group_barrier();
+  for (uint p = from; p < to; p++) counts[expert_of(p) * MAX_PARTS + TID]++;
+  group_barrier();
+  if (TID == 0) {
+    uint tile = 0, at = 0;
+    for (uint e = 0; e < N_EXPERT; e++) {
+      uint first = at;
+      for (uint part = 0; part < WG; part++) {
+        uint n = counts[e * MAX_PARTS + part];
+        counts[e * MAX_PARTS + part] = at;
+        at += n;
+      }
+      for (uint i = first; i < at; i += TM) st_tiles_uvec4(16 * tile++, uvec4(e, i, min(uint(TM), at - i), 0));
+    }
+    for (; tile < N_TILE; tile++) st_tiles_uvec4(16 * tile, uvec4(0));
+  }
+  group_barrier();
+  for (uint p = from; p < to; p++) st_pairs_uint(4 * counts[expert_of(p) * MAX_PARTS + TID]++, p);
+}
+
 void main() {
   uint n_pair = min(step_word(IMG_STEP_N_ROW), uint(N_ROW)) * N_EXPERT_USED;
+  if (WG <= MAX_PARTS) {
+    schedule_narrow(n_pair);
+    return;
+  }
   uint parts = clamp(WG / N_EXPERT, 1, MAX_PARTS), part_pairs = (n_pair + parts - 1) / parts;
   [[dont_unroll]] for (uint i = TID; i < N_EXPERT * parts; i += WG) {
     uint e = i % N_EXPERT, part = i / N_EXPERT, n = 0;
