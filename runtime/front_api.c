@@ -60,40 +60,14 @@ static void front_api_models(struct front_api *api, struct http_request *request
 
 /* ---- completions ---- */
 
-/* Whether a completion can be taken now. While a lost engine is being replaced it waits like the live ones. */
-static bool front_api_available(const struct front_api *api, const struct front_engine_status *status,
-                                struct front_error *error) {
-  if (api->stopping) return front_fail(error, 503, "stopping", NULL, "the server is shutting down");
+/* Whether the engine can take a completion. While a lost one is being replaced it waits like the live ones. */
+static bool front_api_available(const struct front_engine_status *status, struct front_error *error) {
+  if (status->state == FRONT_ENGINE_STOPPED)
+    return front_fail(error, 503, "stopping", NULL, "the server is shutting down");
   if (status->state == FRONT_ENGINE_LOADING) return front_fail(error, 503, "loading", NULL, "Loading model");
   if (status->state == FRONT_ENGINE_FAILED)
     return front_fail(error, 503, "engine_failed", NULL, "the engine cannot be started: %s", status->reason);
   return true;
-}
-
-/* The prompt's ids; of a text only as many as can be of use: n_ctx of them are too many already. */
-static bool front_api_encode(const struct front_api *api, struct front_params *params, uint32_t n_ctx, int32_t **ids,
-                             size_t *n, struct front_error *error) {
-  const struct front_model *model = api->model;
-  struct moe_error err = {0};
-  if (params->ids) {
-    *ids = params->ids;
-    *n = params->n_ids;
-    params->ids = NULL;
-    return true;
-  }
-  if (!params->chat) {
-    if (model->encode(model->user, params->prompt, params->prompt_bytes, true, n_ctx, ids, n, &err))
-      return front_fail(error, 400, NULL, "prompt", "prompt: %s", err.message);
-    return true;
-  }
-  char *text = NULL;
-  size_t bytes = 0;
-  enum moe_code code = model->render(model->user, params->messages, params->variables, &text, &bytes, &err);
-  if (code == MOE_DECLINED) return front_fail(error, 400, "no_chat_template", "messages", "%s", err.message);
-  if (code) return front_fail(error, 400, "chat_template", "messages", "messages: %s", err.message);
-  code = model->encode(model->user, text, bytes, false, n_ctx, ids, n, &err);
-  free(text);
-  return !code || front_fail(error, 400, NULL, "messages", "messages: %s", err.message);
 }
 
 /* counted: n is the prompt's length; else it may be longer. */
@@ -109,26 +83,79 @@ static bool front_api_fits(const struct front_params *params, size_t n, bool cou
       param, counted ? "" : "more than ", counted ? n : n - 1, n_ctx - 1, n_ctx);
 }
 
+/* Begins the answer to a prompt: counted says whether n is its length (else it may be longer). Takes params and ids. */
+static void front_api_start(struct front_api *api, struct http_request *request, struct front_params *params,
+                            int32_t *ids, size_t n, bool counted, struct front_error *error) {
+  struct front_engine_status status;
+  front_engine_get_status(api->engine, &status);
+  uint32_t n_ctx = status.limits.n_ctx;
+  bool ok = !error->status && front_api_available(&status, error) && front_api_fits(params, n, counted, n_ctx, error);
+  if (ok) {
+    uint32_t room = n_ctx - (uint32_t)n;
+    uint32_t n_predict = params->n_predict && params->n_predict < room ? params->n_predict : room;
+    ok = front_completion_start(api->engine, api->model, request, params, ids, (uint32_t)n, n_predict, error);
+  }
+  free(ids);
+  front_params_deinit(params);
+  if (!ok) front_api_send_error(request, error->status == 503 ? "Retry-After: 1\r\n" : NULL, error);
+}
+
+/* A request whose prompt is being made. */
+struct front_api_waiting {
+  struct front_api *api;
+  struct http_request *request;
+  struct front_prompt *prompt;
+};
+
+static void front_api_on_prompt(void *user, struct front_params *params, int32_t *ids, size_t n,
+                                const struct front_error *error) {
+  struct front_api_waiting *waiting = user;
+  struct front_error copy = *error;
+  http_request_on_close(waiting->request, NULL, NULL);
+  front_api_start(waiting->api, waiting->request, params, ids, n, false, &copy);
+  free(waiting);
+}
+
+static void front_api_on_close(void *user) {
+  struct front_api_waiting *waiting = user;
+  front_prompt_abandon(waiting->api->prompts, waiting->prompt);
+  free(waiting);
+}
+
+/* Has the prompt made; the answer begins when it is there. Takes params when it returns true. */
+static bool front_api_wait(struct front_api *api, struct http_request *request, struct front_params *params,
+                           size_t max_id) {
+  struct front_api_waiting *waiting = calloc(1, sizeof *waiting);
+  if (!waiting) return false;
+  waiting->api = api;
+  waiting->request = request;
+  waiting->prompt = front_prompt_start(api->prompts, params, max_id, front_api_on_prompt, waiting);
+  if (!waiting->prompt) {
+    free(waiting);
+    return false;
+  }
+  http_request_on_close(request, front_api_on_close, waiting);
+  return true;
+}
+
 static void front_api_complete(struct front_api *api, struct http_request *request, bool chat) {
   struct front_error error = {0};
   struct front_engine_status status;
   struct front_params params = {0};
-  int32_t *ids = NULL;
-  size_t n = 0, bytes = 0;
+  size_t bytes = 0;
   front_engine_get_status(api->engine, &status);
   const char *body = http_request_body(request, &bytes);
-  bool ok = front_api_available(api, &status, &error) &&
-            front_params_parse(&params, chat, body, bytes, &api->defaults, api->model->n_vocab, &error) &&
-            front_api_encode(api, &params, status.limits.n_ctx, &ids, &n, &error) &&
-            front_api_fits(&params, n, params.n_ids > 0, status.limits.n_ctx, &error);
-  if (ok) {
-    uint32_t room = status.limits.n_ctx - (uint32_t)n;
-    uint32_t n_predict = params.n_predict && params.n_predict < room ? params.n_predict : room;
-    ok = front_completion_start(api->engine, api->model, request, &params, ids, (uint32_t)n, n_predict, &error);
+  if (api->stopping) front_fail(&error, 503, "stopping", NULL, "the server is shutting down");
+  bool ok = !error.status && front_api_available(&status, &error) &&
+            front_params_parse(&params, chat, body, bytes, &api->defaults, api->model->n_vocab, &error);
+  /* n_ctx ids are too many already: more are of no use. */
+  if (ok && !params.ids) {
+    if (front_api_wait(api, request, &params, status.limits.n_ctx)) return;
+    front_fail(&error, 500, NULL, NULL, "out of memory");
   }
-  free(ids);
-  front_params_deinit(&params);
-  if (!ok) front_api_send_error(request, error.status == 503 ? "Retry-After: 1\r\n" : NULL, &error);
+  int32_t *ids = params.ids;
+  params.ids = NULL;
+  front_api_start(api, request, &params, ids, params.n_ids, true, &error);
 }
 
 static void front_api_chat_completions(struct front_api *api, struct http_request *request) {

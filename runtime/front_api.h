@@ -11,10 +11,12 @@
 #include "front_keys.h"
 #include "front_model.h"
 #include "front_params.h"
+#include "front_prompt.h"
 
 struct front_api {
   const struct front_model *model;
   struct front_engine *engine;
+  struct front_prompts *prompts;
   struct front_defaults defaults;
   struct front_keys keys;
   bool stopping; /* new completions are refused */

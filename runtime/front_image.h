@@ -1,7 +1,7 @@
 /* front_image.h: the front's side of an image: tokenizer, chat template, name.
  *
  * Owns: the mapping of the file, the tokenizer and the chat template made from it. Does not own: weights (the engine
- * maps the same file). Thread rules: the front's one thread. */
+ * maps the same file). Thread rules: front_model.h's. */
 #ifndef RUNTIME_FRONT_IMAGE_H
 #define RUNTIME_FRONT_IMAGE_H
 

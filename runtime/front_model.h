@@ -1,7 +1,8 @@
 /* front_model.h: what the front needs of a model: its name, text to tokens, tokens to text, messages to prompt.
  *
  * Owns: the interface only. front_image.c implements it over an image; tests implement it over a toy. All strings are
- * borrowed for the life of the model unless said otherwise. Thread rules: the front's one thread. */
+ * borrowed for the life of the model unless said otherwise. Thread rules: encode and render are called by one thread
+ * (front_prompt.c), piece by another. */
 #ifndef RUNTIME_FRONT_MODEL_H
 #define RUNTIME_FRONT_MODEL_H
 

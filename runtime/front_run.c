@@ -98,7 +98,8 @@ static void front_on_grace(evutil_socket_t fd, short what, void *user) {
   struct front *f = user;
   struct front_engine_status status;
   front_engine_get_status(f->api.engine, &status);
-  if (status.n_live && front_seconds(f) < (double)f->options->shutdown_grace) {
+  if ((status.n_live || front_prompts_pending(f->api.prompts)) &&
+      front_seconds(f) < (double)f->options->shutdown_grace) {
     struct timeval tick = {.tv_usec = 20000};
     event_add(f->grace, &tick);
     return;
@@ -167,6 +168,7 @@ static enum moe_code front_start(struct front *f, const char *image_path, struct
   if (!code && o->api_key_file) code = front_keys_read(&f->api.keys, o->api_key_file, err);
   if (!code)
     code = http_server_open(f->base, o->host, (uint16_t)o->port, &limits, front_api_handle, &f->api, &f->http, err);
+  if (!code) code = front_prompts_create(f->base, f->api.model, &f->api.prompts, err);
   if (!code) code = front_engine_create(f->base, &engine, &sink, &f->api.engine, err);
   if (code) return code;
   fprintf(stderr, "moert: listening on http://%s%s%s:%u\n", strchr(o->host, ':') ? "[" : "", o->host,
@@ -176,6 +178,7 @@ static enum moe_code front_start(struct front *f, const char *image_path, struct
 
 static void front_free(struct front *f) {
   http_server_close(f->http);
+  front_prompts_destroy(f->api.prompts);
   front_engine_destroy(f->api.engine);
   struct event *events[] = {f->terminate, f->interrupt, f->grace, f->flush};
   for (size_t i = 0; i < sizeof events / sizeof *events; i++)

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static enum moe_code scripted_encode(void *user, const char *text, size_t bytes, bool add_special, size_t max_id,
                                      int32_t **ids, size_t *n, struct moe_error *err) {
@@ -31,7 +32,8 @@ static const char *scripted_piece(void *user, int32_t token, bool skip_special, 
   return &piece[token];
 }
 
-/* The last message's content and '|'. Refuses a first message by the assistant, as strict templates do. */
+/* The last message's content and '|'. Refuses a first message by the assistant, as strict templates do. A content with
+ * render:MS takes so long. */
 static enum moe_code scripted_render(void *user, const json_t *messages, const json_t *variables, char **text,
                                      size_t *bytes, struct moe_error *err) {
   (void)user, (void)variables;
@@ -40,6 +42,8 @@ static enum moe_code scripted_render(void *user, const json_t *messages, const j
     return moe_fail(err, MOE_FAILED, "chat template: the first message must be the user's");
   const char *content =
       json_string_value(json_object_get(json_array_get(messages, json_array_size(messages) - 1), "content"));
+  const char *pause = strstr(content, "render:");
+  if (pause) usleep((useconds_t)atol(pause + 7) * 1000);
   *bytes = strlen(content) + 1;
   *text = malloc(*bytes + 1);
   memcpy(*text, content, *bytes);

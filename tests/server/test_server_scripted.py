@@ -85,6 +85,36 @@ class AnswersTest(unittest.TestCase):
         self.assertEqual(self.server.complete("say:next|").text(), "next")
         self.assertLess(time.monotonic() - start, 1)
 
+    def test_a_large_conversation_holds_nobody_up(self):
+        """While a template takes a second, streams go on and other requests are answered."""
+        stream = Stream(self.server, "/v1/completions", {"prompt": "slow:5,count:2000|", "max_tokens": 400})
+        events = stream.events()
+        next(events)
+        slow = []
+        asking = threading.Thread(target=lambda: slow.append(self.server.chat("render:1000,say:thought")))
+        asking.start()
+        start, worst = time.monotonic(), 0
+        while time.monotonic() - start < 0.8:
+            last = time.monotonic()
+            next(events)
+            self.assertEqual(self.server.complete([0x7C]).status, 200)
+            worst = max(worst, time.monotonic() - last)
+        self.assertEqual(slow, [])
+        self.assertLess(worst, 0.4)
+        stream.close()
+        asking.join()
+        self.assertEqual(slow[0].text(), "thought")
+
+    def test_abandoned_prompts_are_not_made(self):
+        body = json.dumps({"messages": [{"role": "user", "content": "render:400,say:x"}]}).encode()
+        for _ in range(10):
+            with socket.create_connection(("127.0.0.1", self.server.port)) as connection:
+                connection.sendall(b"POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
+                time.sleep(0.05)
+        start = time.monotonic()
+        self.assertEqual(self.server.chat("say:next").text(), "next")
+        self.assertLess(time.monotonic() - start, 2)  # one or two of them, not ten
+
     def test_strict_template(self):
         reply = self.server.request("POST", "/v1/chat/completions", {"messages": [{"role": "assistant", "content": "x"}]})
         self.assertEqual(reply.status, 400)
@@ -355,6 +385,16 @@ class StopTest(unittest.TestCase):
         rest = list(events)
         self.assertEqual(finish(rest), "stop")
         self.assertEqual(server.stop(), 0)
+
+    def test_prompts_in_the_making_finish(self):
+        server = Server()
+        replies = []
+        asking = threading.Thread(target=lambda: replies.append(server.chat("render:600,say:hello")))
+        asking.start()
+        time.sleep(0.2)
+        self.assertEqual(server.stop(), 0)
+        asking.join()
+        self.assertEqual(replies[0].text(), "hello")
 
     def test_grace_ends(self):
         server = Server("--shutdown-grace", "1")
