@@ -60,7 +60,10 @@ class AnswersTest(unittest.TestCase):
         with open(f"/proc/{self.server.process.pid}/status") as file:
             peak = int(re.search(r"VmHWM:\s*(\d+) kB", file.read()).group(1)) >> 10
         self.assertEqual((len(whole), len(whole[0]["top_logprobs"])), (3000, 20))
-        self.assertLess(peak, 40)
+        with open(SCRIPTED, "rb") as file:
+            sanitized = b"san_init" in file.read()
+        if not sanitized:  # sanitizers keep what is freed
+            self.assertLess(peak, 40)
         events = Stream(self.server, "/v1/chat/completions", fields).read()[2]
         self.assertEqual([token for e in events for token in (e["choices"][0]["logprobs"] or {}).get("content", [])], whole)
 
