@@ -14,8 +14,12 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 
-enum { ENGINE_QUEUE = 256 }; /* requests that may wait for a slot */
+enum {
+  ENGINE_QUEUE = 256,   /* requests that may wait for a slot */
+  ENGINE_STEP_MS = 100, /* a step is to keep the device no longer */
+};
 
 /* Everything behind a scheduler; scheduler_owner gives it. */
 struct engine {
@@ -39,6 +43,13 @@ static bool engine_ready(void *user, uint32_t index) {
 
 static void engine_hurry(void *user, uint32_t index) {
   vk_replay_hurry(((struct engine *)user)->replay, index);
+}
+
+static uint64_t engine_clock(void *user) {
+  (void)user;
+  struct timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return (uint64_t)now.tv_sec * 1000000 + (uint64_t)now.tv_nsec / 1000;
 }
 
 static enum moe_code engine_submit(void *user, uint32_t index, uint32_t copy, struct moe_error *err) {
@@ -130,12 +141,15 @@ static enum moe_code engine_scheduler(struct engine *e, const struct engine_opti
                                           .page_tok = e->load.view.manifest.state_page_tok,
                                           .n_page = plan->n_page,
                                           .window = o->window,
+                                          /* nobody waits for a CPU driver's device but its own process */
+                                          .step_limit_ms = e->load.gpu->type == VK_GPU_CPU ? 0 : ENGINE_STEP_MS,
                                           .patient = o->patient};
   struct step_device device = {.user = e,
                                .ready = engine_ready,
                                .hurry = engine_hurry,
                                .submit = engine_submit,
                                .wait = engine_wait,
+                               .clock = engine_clock,
                                .templates = e->load.templates,
                                .n_template = e->load.n_template};
   for (uint32_t copy = 0; copy < 2; copy++) {

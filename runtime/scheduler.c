@@ -1,5 +1,6 @@
 #include "scheduler.h"
 
+#include "pace.h"
 #include "scheduler_make.h"
 #include "states.h"
 
@@ -37,6 +38,8 @@ struct part {
 /* A step on the device. parts of its selects come in the order of the result records. */
 struct flight {
   uint32_t copy, number, n_select, n_part;
+  uint32_t template, n_row; /* template: of device.templates */
+  uint64_t submit_us;
   struct part select[IMG_MAX_SELECT];
   struct part *part; /* [n_slot] */
 };
@@ -55,6 +58,9 @@ struct scheduler {
   uint32_t number;                 /* of the next step */
   uint32_t turn;                   /* slot whose decoding row goes first when not all fit */
   uint64_t next_ticket;
+  struct pace pace;
+  uint32_t max_row; /* templates of more rows are not used for the next step */
+  uint64_t land_us; /* when the last step was found done */
 };
 
 /* ---- making and dropping ---- */
@@ -76,6 +82,9 @@ enum moe_code scheduler_create(const struct scheduler_config *config, const stru
   enum moe_code code = memory ? MOE_OK : moe_fail(err, MOE_FAILED, "out of memory for %u requests", s->n_sequence);
   if (!code) code = states_create(n_slot, config->shape.page_stride, config->page_tok, config->n_page, &s->states, err);
   for (int i = 0; i < 2 && !code; i++) code = step_writer_init(&s->writer[i], &config->shape, device->block[i], err);
+  bool any = config->patient || config->window;
+  if (!code)
+    code = pace_init(&s->pace, device->templates, device->n_template, any ? 0 : config->step_limit_ms * 1000ull, err);
   if (code) {
     scheduler_destroy(s);
     return code;
@@ -93,6 +102,7 @@ void scheduler_destroy(struct scheduler *s) {
     step_writer_deinit(&s->writer[i]);
     free(s->flight[i].part);
   }
+  pace_deinit(&s->pace);
   states_destroy(s->states);
   for (uint32_t i = 0; s->sequence && i < s->n_sequence; i++) free(s->sequence[i].prompt);
   free(s->sequence);
@@ -239,7 +249,8 @@ static uint32_t scheduler_room(const struct scheduler *s, const struct draft *d,
   uint32_t room = 0;
   for (uint32_t i = 0; i < s->device.n_template; i++) {
     const struct step_template *t = &s->device.templates[i];
-    if ((!d->only || d->only == t) && t->n_select >= n_select && t->n_row > room) room = t->n_row;
+    if ((!d->only || d->only == t) && t->n_row <= s->max_row && t->n_select >= n_select && t->n_row > room)
+      room = t->n_row;
   }
   return room;
 }
@@ -323,7 +334,7 @@ static void scheduler_pack(struct scheduler *s, struct draft *d, const struct st
 /* The smallest template for a draft, among all or among those that are ready; NULL: none. */
 static const struct step_template *scheduler_fitting(const struct scheduler *s, const struct draft *d, bool ready) {
   const struct step_template *t = s->device.templates, *end = t + s->device.n_template;
-  for (; t < end; t++)
+  for (; t < end && t->n_row <= s->max_row; t++)
     if (t->n_row >= d->n_row && t->n_select >= d->n_select && (!ready || s->device.ready(s->device.user, t->index)))
       return t;
   return NULL;
@@ -338,7 +349,7 @@ static const struct step_template *scheduler_substitute(struct scheduler *s, str
   if (d->n_decode || d->n_row > SCHEDULER_SHORT_PROMPT) s->device.hurry(s->device.user, best->index);
   const struct step_template *t = scheduler_fitting(s, d, true);
   if (t) return t;
-  for (uint32_t i = 0; i < s->device.n_template; i++)
+  for (uint32_t i = 0; i < s->device.n_template && s->device.templates[i].n_row <= s->max_row; i++)
     if (s->device.ready(s->device.user, s->device.templates[i].index)) t = &s->device.templates[i];
   if (!t && s->n_flight) return NULL;
   if (!t) t = &s->device.templates[0];
@@ -352,6 +363,7 @@ static enum moe_code scheduler_launch(struct scheduler *s, bool *submitted, stru
   scheduler_admit(s);
   struct draft d;
   uint32_t turn = s->turn;
+  s->max_row = pace_max_row(&s->pace, s->number);
   scheduler_pack(s, &d, NULL);
   if (!d.n_part) return MOE_OK;
   const struct step_template *t = scheduler_fitting(s, &d, false);
@@ -366,9 +378,12 @@ static enum moe_code scheduler_launch(struct scheduler *s, bool *submitted, stru
   uint32_t copy = s->n_flight ? s->first_flight ^ 1 : s->first_flight;
   struct flight *f = &s->flight[copy];
   f->copy = copy;
+  f->template = (uint32_t)(t - s->device.templates);
+  f->n_row = d.n_row;
   scheduler_fill(s, &d, &s->writer[copy], f);
   enum moe_code code = s->device.submit(s->device.user, t->index, copy, err);
   if (code) return code;
+  f->submit_us = s->device.clock(s->device.user);
   s->n_flight++;
   *submitted = true;
   return MOE_OK;
@@ -410,6 +425,9 @@ static enum moe_code scheduler_land(struct scheduler *s, const struct scheduler_
   if (code) return code;
   s->n_flight--;
   s->first_flight ^= 1;
+  uint64_t begin_us = f->submit_us > s->land_us ? f->submit_us : s->land_us;
+  s->land_us = s->device.clock(s->device.user);
+  pace_record(&s->pace, f->template, f->n_row, s->land_us - begin_us, f->number);
   const uint32_t *result = s->device.result[f->copy];
   if (f->n_select && step_result_number(result) != f->number)
     return moe_fail(err, MOE_FAILED, "the device answered step %u with the results of step %u", f->number,

@@ -12,8 +12,10 @@ struct scheduler_config {
   struct scheduler_limits limits;
   struct step_shape shape; /* shape.n_slot == limits.n_slot */
   uint32_t page_tok, n_page;
-  uint32_t window; /* most prompt rows of a step; 0: as many as the largest template takes */
-  bool patient;    /* waits for the template that fits best; else goes on with one whose pipelines are made */
+  uint32_t window;        /* most prompt rows of a step; 0: as many as the largest template takes */
+  uint32_t step_limit_ms; /* prompt rows are taken in so few that no step is measured longer (pace.h); 0: no limit. Not
+                             applied with a window or patience: who measures says what to measure */
+  bool patient;           /* waits for the template that fits best; else goes on with one whose pipelines are made */
 };
 
 /* device: copied; what it points to is borrowed. owner: comes back from scheduler_owner, destroyed by nobody here.

@@ -29,6 +29,7 @@ struct step_device {
   enum moe_code (*submit)(void *user, uint32_t index, uint32_t copy, struct moe_error *err);
   /* Waits until the last submit of `copy` is done and its result block can be read. */
   enum moe_code (*wait)(void *user, uint32_t copy, struct moe_error *err);
+  uint64_t (*clock)(void *user);         /* microseconds that only grow */
   uint32_t *block[2];                    /* step blocks */
   const uint32_t *result[2];             /* result blocks */
   const struct step_template *templates; /* ascending by n_row, then n_select; n_template >= 1 */

@@ -18,7 +18,7 @@ enum {
   PAGE = 16,
   STRIDE = (N_CTX + PAGE - 1) / PAGE,
   N_VOCAB = 1000,
-  MAX_ROW = 64
+  MAX_ROW = 128
 };
 enum { N_PAGE = N_SLOT * STRIDE + 1, STOP_ID = 7, MAX_LIVE = 64 };
 
@@ -35,6 +35,7 @@ struct device {
   bool slot_done[N_SLOT];
   uint32_t queue[2], queue_template[2], n_queued, max_queued;    /* submitted, not executed */
   uint32_t n_step, n_row, unready, hurried, rows_of_template[5]; /* unready, hurried: bits by template index */
+  uint64_t now_us, step_us[5];                                   /* a step takes its template's */
   bool fail_submit, fail_wait;
 };
 
@@ -113,6 +114,7 @@ static enum moe_code device_submit(void *user, uint32_t index, uint32_t copy, st
   d->rows_of_template[index] += d->block[copy][IMG_STEP_N_ROW];
   d->n_row += d->block[copy][IMG_STEP_N_ROW];
   d->n_step++;
+  d->queue_template[d->n_queued] = index;
   d->queue[d->n_queued++] = copy;
   if (d->n_queued > d->max_queued) d->max_queued = d->n_queued;
   return MOE_OK;
@@ -123,9 +125,15 @@ static enum moe_code device_wait(void *user, uint32_t copy, struct moe_error *er
   if (d->fail_wait) return moe_fail(err, MOE_FAILED, "device lost");
   assert_true(d->n_queued && d->queue[0] == copy);
   execute(d, copy);
+  d->now_us += d->step_us[d->queue_template[0]];
+  d->queue_template[0] = d->queue_template[1];
   d->queue[0] = d->queue[1];
   d->n_queued--;
   return MOE_OK;
+}
+
+static uint64_t device_clock(void *user) {
+  return ((struct device *)user)->now_us;
 }
 
 /* What a request got. */
@@ -164,7 +172,7 @@ static void on_finish(void *user, uint64_t id, enum finish_reason reason, const 
   a->reason = reason;
 }
 
-static struct fixture *open_fixture_with(uint32_t window, bool patient) {
+static struct fixture *open_fixture_with(uint32_t window, bool patient, uint32_t step_limit_ms) {
   struct fixture *f = calloc(1, sizeof *f);
   struct device *d = &f->device;
   for (int i = 0; i < 2; i++) {
@@ -178,12 +186,14 @@ static struct fixture *open_fixture_with(uint32_t window, bool patient) {
       .page_tok = PAGE,
       .n_page = N_PAGE,
       .window = window,
-      .patient = patient};
+      .patient = patient,
+      .step_limit_ms = step_limit_ms};
   const struct step_device device = {.user = d,
                                      .ready = device_ready,
                                      .hurry = device_hurry,
                                      .submit = device_submit,
                                      .wait = device_wait,
+                                     .clock = device_clock,
                                      .block = {d->block[0], d->block[1]},
                                      .result = {d->result[0], d->result[1]},
                                      .templates = templates,
@@ -194,7 +204,7 @@ static struct fixture *open_fixture_with(uint32_t window, bool patient) {
 }
 
 static struct fixture *open_fixture(uint32_t window) {
-  return open_fixture_with(window, false);
+  return open_fixture_with(window, false, 0);
 }
 
 static void close_fixture(struct fixture *f) {
@@ -355,7 +365,7 @@ static void test_smallest_template(void **state) {
 
 static void test_patience(void **state) {
   (void)state;
-  struct fixture *f = open_fixture_with(0, true);
+  struct fixture *f = open_fixture_with(0, true, 0);
   f->device.unready = 1u << 3; /* token(1) is still being compiled */
   assert_int_equal(submit(f, 0, 10, 5, true, NULL), MOE_OK);
   step(f);
@@ -412,6 +422,47 @@ static void test_substitutes(void **state) {
   run_dry(f);
   check_answer(f, 6, 3, 3, true);
   close_fixture(f);
+}
+
+/* Prompts go on in small pieces where the largest template takes too long, unless somebody measures. */
+static void test_step_limit(void **state) {
+  (void)state;
+  struct fixture *f = open_fixture_with(0, false, 100);
+  for (uint32_t i = 0; i < 4; i++) f->device.step_us[i] = 30000;
+  f->device.step_us[4] = 101000;
+  assert_int_equal(submit(f, 0, 190, 3, true, NULL), MOE_OK);
+  run_dry(f);
+  check_answer(f, 0, 190, 3, true);
+  assert_int_equal(f->device.rows_of_template[4], 190); /* both steps were on their way before the first was measured */
+  assert_int_equal(submit(f, 1, 190, 3, true, NULL), MOE_OK);
+  run_dry(f);
+  check_answer(f, 1, 190, 3, true);
+  assert_int_equal(f->device.rows_of_template[4], 190);
+  assert_int_equal(f->device.rows_of_template[2], 190);
+  f->device.unready = 1u << 2 | 1u << 0 | 1u << 1; /* not even when it is one of two that are compiled */
+  assert_int_equal(submit(f, 2, 20, 3, true, NULL), MOE_OK);
+  run_dry(f);
+  check_answer(f, 2, 20, 3, true);
+  assert_int_equal(f->device.rows_of_template[4], 190);
+  close_fixture(f);
+
+  static const struct {
+    uint32_t window, limit, us;
+    bool patient;
+  } whole[] = {{.limit = 100, .us = 100000},
+               {.us = 101000},
+               {.window = 128, .limit = 100, .us = 101000},
+               {.patient = true, .limit = 100, .us = 101000}};
+  for (size_t i = 0; i < sizeof whole / sizeof *whole; i++) {
+    f = open_fixture_with(whole[i].window, whole[i].patient, whole[i].limit);
+    f->device.step_us[4] = whole[i].us;
+    for (uint32_t id = 0; id < 3; id++) {
+      assert_int_equal(submit(f, id, 190, 3, true, NULL), MOE_OK);
+      run_dry(f);
+    }
+    assert_int_equal(f->device.rows_of_template[4], 3 * 190);
+    close_fixture(f);
+  }
 }
 
 static void test_refusals(void **state) {
@@ -539,6 +590,7 @@ int main(void) {
       cmocka_unit_test(test_smallest_template),
       cmocka_unit_test(test_patience),
       cmocka_unit_test(test_substitutes),
+      cmocka_unit_test(test_step_limit),
       cmocka_unit_test(test_refusals),
       cmocka_unit_test(test_lost_device),
       cmocka_unit_test(test_resume),
