@@ -124,6 +124,7 @@ static enum moe_code engine_device(struct engine *e, const struct engine_options
   if (!code)
     code = vk_replay_create(e->device, e->pipelines, &e->load.view.templates, &e->load.view.modules, engine_resolve, e,
                             &e->replay, err);
+  if (!code) vk_replay_watch(e->replay, o->alive, o->alive_user);
   if (!code) engine_want(e); /* goes on during the upload */
   if (!code)
     code = arenas_init(&e->arenas, e->device, &e->load.image, &e->load.view, &e->load.plan, engine_uploaded, e, err);

@@ -11,6 +11,11 @@
 
 #include <stdint.h>
 
+/* A sign of life during a call into the scheduler that takes long: a pipeline was compiled, or a CPU driver computes
+ * (its steps on a large model may take minutes). None comes from a device or driver that hangs. On the caller's thread;
+ * must not call back into the scheduler. */
+typedef void engine_alive_fn(void *user);
+
 struct engine_options {
   const char *image_path; /* required */
   const char *device;     /* index or part of a device's name; NULL: the best that can serve the image */
@@ -21,6 +26,8 @@ struct engine_options {
   uint32_t window;        /* most prompt rows of a step; 0: as many as the largest template takes */
   bool patient;           /* always the template that fits a step best, even when it must be compiled first (to measure
                              or test it); else a step may go through another one meanwhile */
+  engine_alive_fn *alive; /* NULL: nobody asks */
+  void *alive_user;
 };
 
 /* Maps and checks the image, opens the device, plans, uploads and builds the pipelines.

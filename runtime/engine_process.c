@@ -179,6 +179,10 @@ static enum moe_code engine_process_loop(struct engine_process *p, struct moe_er
   return MOE_OK;
 }
 
+static void engine_process_alive(void *user) {
+  ipc_ring_beat(&((struct engine_process *)user)->ring);
+}
+
 static void engine_process_progress(void *user, const char *phase, uint64_t done, uint64_t total) {
   struct engine_process *p = user;
   union ipc_packet packet;
@@ -270,6 +274,8 @@ enum moe_code engine_process_run(int argc, char *const *argv, struct moe_error *
   };
   struct engine_process *p = calloc(1, sizeof *p);
   if (!p) return moe_fail(err, MOE_FAILED, "engine: out of memory");
+  options.alive = engine_process_alive;
+  options.alive_user = p;
   code = engine_process_serve(p, &options, err);
   if (code) engine_process_report(p, err);
   engine_close(p->scheduler);

@@ -321,14 +321,18 @@ bool vk_pipelines_ready(struct vk_pipelines *p, const uint32_t *list, uint32_t n
   return ready;
 }
 
-enum moe_code vk_pipelines_wait(struct vk_pipelines *p, const uint32_t *list, uint32_t n, struct moe_error *err) {
+enum moe_code vk_pipelines_wait(struct vk_pipelines *p, const uint32_t *list, uint32_t n, void (*alive)(void *user),
+                                void *user, struct moe_error *err) {
   enum moe_code code = MOE_OK;
   pthread_mutex_lock(&p->mutex);
   for (uint32_t i = 0; i < n; i++) vk_pipelines_mark(p, list[i], VK_RANK_WAIT);
   pthread_cond_broadcast(&p->work);
   for (uint32_t i = 0; i < n && !code; i++) {
     const struct vk_pipeline_slot *slot = &p->slot[list[i]];
-    while (slot->state != VK_MADE && slot->state != VK_BROKEN) pthread_cond_wait(&p->made, &p->mutex);
+    while (slot->state != VK_MADE && slot->state != VK_BROKEN) {
+      pthread_cond_wait(&p->made, &p->mutex);
+      if (alive) alive(user);
+    }
     if (slot->state == VK_BROKEN) code = moe_fail(err, slot->error.code, "%s", slot->error.message);
   }
   pthread_mutex_unlock(&p->mutex);

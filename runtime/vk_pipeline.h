@@ -31,9 +31,10 @@ void vk_pipelines_hurry(struct vk_pipelines *pipelines, const uint32_t *list, ui
 /* Whether all of `list` are made. */
 bool vk_pipelines_ready(struct vk_pipelines *pipelines, const uint32_t *list, uint32_t n);
 
-/* Waits until all of `list` are made, before anything merely wanted.
+/* Waits until all of `list` are made, before anything merely wanted. alive (may be NULL): called with user whenever a
+ * pipeline was made; must not call back.
  * Errors: MOE_FAILED naming the module (broken zstd frame, the driver refused it). */
 enum moe_code vk_pipelines_wait(struct vk_pipelines *pipelines, const uint32_t *list, uint32_t n,
-                                struct moe_error *err);
+                                void (*alive)(void *user), void *user, struct moe_error *err);
 
 #endif

@@ -5,8 +5,10 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
-#define VK_STEP_TIMEOUT_NS (600ull * 1000 * 1000 * 1000)
+#define VK_SECOND_NS (1000ull * 1000 * 1000)
+#define VK_STEP_TIMEOUT_NS (600 * VK_SECOND_NS)
 
 struct vk_recording {
   VkCommandBuffer commands[2];
@@ -20,6 +22,8 @@ struct vk_replay {
   const struct img_modules_view *modules;
   vk_resolve_fn *resolve;
   void *user;
+  void (*alive)(void *user); /* NULL: nobody asks */
+  void *alive_user;
   VkCommandPool pool;
   VkFence fence[2];
   bool pending[2];
@@ -180,6 +184,11 @@ enum moe_code vk_replay_create(struct vk_device *device, struct vk_pipelines *pi
   return MOE_OK;
 }
 
+void vk_replay_watch(struct vk_replay *replay, void (*alive)(void *user), void *user) {
+  replay->alive = alive;
+  replay->alive_user = user;
+}
+
 void vk_replay_destroy(struct vk_replay *replay) {
   if (!replay) return;
   const struct vk_api *api = &replay->device->api;
@@ -215,7 +224,7 @@ enum moe_code vk_replay_prepare(struct vk_replay *replay, uint32_t index, struct
   struct vk_recording *recording = &replay->recording[index];
   if (recording->ready) return MOE_OK;
   uint32_t n = vk_template_modules(replay->templates, index, replay->list);
-  enum moe_code code = vk_pipelines_wait(replay->pipelines, replay->list, n, err);
+  enum moe_code code = vk_pipelines_wait(replay->pipelines, replay->list, n, replay->alive, replay->alive_user, err);
   if (code) return code;
   const VkCommandBufferAllocateInfo info = {.sType = VK_STRUCTURE_TYPE_COMMAND_BUFFER_ALLOCATE_INFO,
                                             .commandPool = replay->pool,
@@ -240,11 +249,35 @@ enum moe_code vk_replay_submit(struct vk_replay *replay, uint32_t index, uint32_
   return MOE_OK;
 }
 
+/* Processor time of this process. */
+static uint64_t vk_replay_computed_ns(void) {
+  struct timespec used = {0};
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &used);
+  return (uint64_t)used.tv_sec * VK_SECOND_NS + (uint64_t)used.tv_nsec;
+}
+
+/* Waits for a step's fence, a second at a time. The step of a CPU driver runs in this process: while that uses
+ * processor time the step goes on, however long a large model makes it; when it hangs, in a lock, time stands still. */
+static VkResult vk_replay_wait_fence(struct vk_replay *replay, VkFence fence) {
+  const struct vk_device *device = replay->device;
+  const bool here = device->gpu->type == VK_GPU_CPU;
+  uint64_t computed = here ? vk_replay_computed_ns() : 0;
+  for (uint64_t waited = 0; waited < VK_STEP_TIMEOUT_NS; waited += VK_SECOND_NS) {
+    VkResult result = device->api.WaitForFences(device->handle, 1, &fence, VK_TRUE, VK_SECOND_NS);
+    if (result != VK_TIMEOUT) return result;
+    if (!here || vk_replay_computed_ns() - computed < VK_SECOND_NS / 100) continue;
+    computed = vk_replay_computed_ns();
+    waited = 0;
+    if (replay->alive) replay->alive(replay->alive_user);
+  }
+  return VK_TIMEOUT;
+}
+
 enum moe_code vk_replay_wait(struct vk_replay *replay, uint32_t copy, struct moe_error *err) {
   const struct vk_api *api = &replay->device->api;
   if (!replay->pending[copy]) return MOE_OK;
   replay->pending[copy] = false;
-  VkResult result = api->WaitForFences(replay->device->handle, 1, &replay->fence[copy], VK_TRUE, VK_STEP_TIMEOUT_NS);
+  VkResult result = vk_replay_wait_fence(replay, replay->fence[copy]);
   if (result == VK_TIMEOUT)
     return moe_fail(err, MOE_FAILED, "device %s: a step did not end in 10 minutes", replay->device->gpu->name);
   if (result == VK_SUCCESS) result = api->ResetFences(replay->device->handle, 1, &replay->fence[copy]);

@@ -21,6 +21,8 @@ struct vk_replay;
 enum moe_code vk_replay_create(struct vk_device *device, struct vk_pipelines *pipelines,
                                const struct img_templates_view *templates, const struct img_modules_view *modules,
                                vk_resolve_fn *resolve, void *user, struct vk_replay **out, struct moe_error *err);
+/* Who is told that a long wait inside the calls below goes on with reason (engine.h, engine_alive_fn). */
+void vk_replay_watch(struct vk_replay *replay, void (*alive)(void *user), void *user);
 /* Waits for the device, then frees. NULL is fine. */
 void vk_replay_destroy(struct vk_replay *replay);
 
@@ -40,7 +42,8 @@ enum moe_code vk_replay_prepare(struct vk_replay *replay, uint32_t index, struct
 /* Submits a template's recording `copy` (prepared first when needed). Errors: MOE_FAILED (device lost). */
 enum moe_code vk_replay_submit(struct vk_replay *replay, uint32_t index, uint32_t copy, struct moe_error *err);
 
-/* Waits, asleep, until the submit of `copy` is done. Errors: MOE_FAILED (device lost, or not done in 10 minutes). */
+/* Waits, asleep, until the submit of `copy` is done. Errors: MOE_FAILED (device lost, or not done in 10 minutes; on a
+ * CPU driver: in 10 minutes in which this process did not compute). */
 enum moe_code vk_replay_wait(struct vk_replay *replay, uint32_t copy, struct moe_error *err);
 
 #endif
