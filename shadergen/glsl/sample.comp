@@ -14,6 +14,9 @@
 
 shared uint group_id[WG / SUBGROUP];
 const float LOWEST = -3.4e38;
+/* Logits that an invocation reads at a time. Large vocabularies: several loads in flight, and few iterations (lavapipe ends all loops of an
+ * invocation after 65535 in sum). Small ones: little code. */
+const uint AT_ONCE = N_VOCAB > 16384 ? 4 : 1;
 
 /* Pairs (value, id): the larger value, ties to the lower id; id -1 is none. All invocations get the best. */
 bool better(float v, uint id, float than, uint than_id) {
@@ -38,7 +41,7 @@ void group_best(inout float v, inout uint id) {
 }
 
 uint select_; /* record */
-float logit(uint id) { return ld_logits_float(4 * (uint64_t(select_) * LOGIT_STRIDE + id)); }
+float logit(uint id) { return ld_logits_float(4 * (uint64_t(select_) * LOGIT_STRIDE + min(id, uint(N_VOCAB - 1)))); }
 /* Unsigned integers in the order of the floats. */
 uint key_of(float v) {
   uint b = floatBitsToUint(v);
@@ -49,10 +52,13 @@ uint key_of(float v) {
 void next_best(bool any, inout float last, inout uint last_id) {
   float v = LOWEST;
   uint id = ~0u;
-  for (uint i = TID; i < N_VOCAB; i += WG) {
-    float l = logit(i);
-    if ((any || l < last || (l == last && i > last_id)) && better(l, i, v, id)) v = l, id = i;
-  }
+  [[dont_unroll]] for (uint first = TID; first < N_VOCAB; first += WG * AT_ONCE)
+    [[unroll]] for (uint k = 0; k < AT_ONCE; k++) {
+      uint i = first + k * WG;
+      float l = logit(i);
+      bool after = any || l < last || (l == last && i > last_id);
+      if (i < N_VOCAB && after && better(l, i, v, id)) v = l, id = i;
+    }
   group_best(v, id);
   last = v;
   last_id = id;
@@ -60,10 +66,11 @@ void next_best(bool any, inout float last, inout uint last_id) {
 /* How many keys are not below `key` (mass false), or their sum of exp(logit - top). */
 float above(uint key, bool mass, float top) {
   float s = 0;
-  for (uint i = TID; i < N_VOCAB; i += WG) {
-    float l = logit(i);
-    if (key_of(l) >= key) s += mass ? exp(l - top) : 1.0;
-  }
+  [[dont_unroll]] for (uint first = TID; first < N_VOCAB; first += WG * AT_ONCE)
+    [[unroll]] for (uint k = 0; k < AT_ONCE; k++) {
+      float l = logit(first + k * WG);
+      if (first + k * WG < N_VOCAB && key_of(l) >= key) s += mass ? exp(l - top) : 1.0;
+    }
   return group_sum(s);
 }
 /* The largest key, not below `least`, at which `above` still reaches `need`. */
@@ -90,7 +97,7 @@ uint sample_id(float top, float temperature) {
   uvec2 seed = uvec2(step_select(select_, IMG_SELECT_SEED_LO), step_select(select_, IMG_SELECT_SEED_HI));
   uint pos = step_select(select_, IMG_SELECT_POS), id = ~0u;
   float v = LOWEST;
-  for (uint i = TID; i < N_VOCAB; i += WG) {
+  [[dont_unroll]] for (uint i = TID; i < N_VOCAB; i += WG) {
     float l = logit(i);
     if (key_of(l) < key || exp(l - top) < min_p) continue;
     float noisy = l / temperature + gumbel(seed, pos, i);

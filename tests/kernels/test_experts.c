@@ -11,7 +11,7 @@
 
 #include <cmocka.h>
 
-#define MAX_ROW 256
+#define MAX_ROW 512
 
 static void set_params(struct kernel_case *c, const struct shadergen_param *params, size_t n) {
   for (size_t i = 0; i < n; i++) kernel_case_param(c, params[i].name, params[i].value);
@@ -318,6 +318,11 @@ static void test_schedule(void **state) {
       run_schedule(ids, k[0], k[1], k[2], k[3], k[4]);
       free(ids);
     }
+  /* As large as windows get: 512 rows of 8 among 128. */
+  struct oracle_rng large = {9};
+  uint32_t *ids = random_ids(&large, 511, 8, 128, true);
+  run_schedule(ids, 511, 512, 8, 128, 32);
+  free(ids);
   uint32_t one[65]; /* one expert has all rows */
   for (int i = 0; i < 65; i++) one[i] = 5;
   run_schedule(one, 65, 65, 1, 9, 32);

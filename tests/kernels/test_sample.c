@@ -229,6 +229,22 @@ static void test_chain(void **state) {
   free(logits);
 }
 
+/* A vocabulary of today's size, with every filter and the longest list. */
+static void test_large_vocabulary(void **state) {
+  (void)state;
+  enum { N = 2, VOCAB = 151937 };
+  struct oracle_rng rng = {6};
+  float *logits = random_logits(&rng, N * VOCAB, 12);
+  const struct record records[N] = {{.n_top = 32, .pos = 3, .seed = 5, .temperature = 2, .top_k = 1000, .top_p = 0.97f},
+                                    {.row = 1, .slot = 1, .n_top = 2, .top_p = 1}};
+  struct run run;
+  run_init(&run, logits, VOCAB, records, N, N, 0);
+  kernel_case_run_plain(&run.c);
+  for (uint32_t i = 0; i < N; i++) assert_true(check_record(&run, i, &records[i], logits + i * VOCAB));
+  kernel_case_deinit(&run.c);
+  free(logits);
+}
+
 /* The same record alone and among others gives the same. */
 static void test_batch_independence(void **state) {
   (void)state;
@@ -309,7 +325,7 @@ static void test_done_rule(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_greedy),       cmocka_unit_test(test_chain),     cmocka_unit_test(test_batch_independence),
-      cmocka_unit_test(test_distribution), cmocka_unit_test(test_done_rule),
+      cmocka_unit_test(test_distribution), cmocka_unit_test(test_done_rule), cmocka_unit_test(test_large_vocabulary),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
