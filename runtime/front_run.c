@@ -115,9 +115,9 @@ static void front_on_signal(evutil_socket_t signal_number, short what, void *use
     return;
   }
   f->stopping = f->api.stopping = true;
+  http_server_stop(f->http); /* first: who reads the line below can count on no new connection */
   fprintf(stderr, "moert: %s: finishing live requests (up to %d s)\n", signal_number == SIGINT ? "SIGINT" : "SIGTERM",
           (int)f->options->shutdown_grace);
-  http_server_stop(f->http);
   clock_gettime(CLOCK_MONOTONIC, &f->start);
   front_on_grace(-1, 0, f);
 }
