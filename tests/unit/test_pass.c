@@ -178,6 +178,25 @@ static void test_uncovered_operations(void **state) {
   model_close(&m);
 }
 
+/* A shape that kernels would silently get wrong: heads whose length is no multiple of 32. */
+static void test_shapes_that_kernels_do_not_take(void **state) {
+  (void)state;
+  struct model m;
+  model_open(&m);
+  for (int i = 0; i < m.graph.n_node; i++) {
+    struct ir_node *node = &m.graph.node[i];
+    if (node->op == IR_ATTENTION || node->op == IR_ROPE) node->a.d_head = 48;
+    if (node->op == IR_RMSNORM && node->a.group == 64) node->a.group = 48;
+  }
+  struct plan plan;
+  struct moe_error err = {0};
+  assert_int_equal(plan_init(&plan, &m.graph, false, 512, &err), MOE_OK);
+  assert_int_equal(pass_lower(&plan, IMG_TEMPLATE_TOKEN, 1, 1, &err), MOE_DECLINED);
+  assert_non_null(strstr(err.message, "D_HEAD 48; it takes multiples of 32"));
+  plan_deinit(&plan);
+  model_close(&m);
+}
+
 static void count_item(void *context, uint64_t item, unsigned thread) {
   (void)thread;
   atomic_fetch_add((_Atomic uint64_t *)context, item);
@@ -219,6 +238,7 @@ int main(void) {
       cmocka_unit_test(test_shape_rules),
       cmocka_unit_test(test_lowering),
       cmocka_unit_test(test_uncovered_operations),
+      cmocka_unit_test(test_shapes_that_kernels_do_not_take),
       cmocka_unit_test(test_parallel_runs_every_item_once),
       cmocka_unit_test(test_bytes_grow_and_align),
   };
