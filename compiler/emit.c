@@ -30,7 +30,7 @@ enum { EMIT_N_SIZE = sizeof emit_sizes / sizeof *emit_sizes, EMIT_MAX_ROW = 512,
 /* All that an image is made of. */
 struct emit {
   const struct emit_options *options;
-  struct gguf *gguf;
+  const struct gguf *gguf;
   struct ir_graph graph;
   struct plan plan;
   struct parallel *pool;
@@ -175,29 +175,47 @@ static enum moe_code emit_check_output(const char *path, const char *output, str
   return moe_fail(err, MOE_USAGE, "%s: the image would replace the model; -o takes another name", output);
 }
 
+/* Frees what the sections, the plan and the graph are made of. */
+static void emit_deinit(struct emit *e) {
+  emit_modules_deinit(&e->modules);
+  emit_bytes_deinit(&e->templates);
+  emit_bytes_deinit(&e->plane_index);
+  emit_bytes_deinit(&e->manifest);
+  emit_bytes_deinit(&e->selftest);
+  free(e->tokenizer);
+  free(e->chat);
+  plan_deinit(&e->plan);
+  ir_deinit(&e->graph);
+}
+
+enum moe_code emit_model_check(const struct gguf *gguf, struct moe_error *err) {
+  const struct emit_options options = {.kv = "f16"};
+  struct emit e = {.options = &options, .gguf = gguf};
+  enum moe_code code = family_build(gguf, &e.graph, err);
+  if (code) return code;
+  code = emit_text(&e, err);
+  if (!code) code = emit_plan(&e, err);
+  emit_deinit(&e);
+  return code;
+}
+
 enum moe_code emit_image(const char *path, const struct emit_options *options, struct moe_error *err) {
   struct emit e = {.options = options};
+  struct gguf *gguf = NULL;
   char name[4096];
   const char *output = options->output ? options->output : name;
   enum moe_code code = options->output ? MOE_OK : emit_default_output(path, name, sizeof name, err);
   if (!code) code = emit_check_output(path, output, err);
-  if (!code) code = gguf_open(path, &e.gguf, err);
-  if (!code && !(code = family_build(e.gguf, &e.graph, err))) {
+  if (!code) code = gguf_open(path, &gguf, err);
+  e.gguf = gguf;
+  if (!code && !(code = family_build(gguf, &e.graph, err))) {
     code = emit_graph(&e, output, err);
     emit_hash_wait(&e, NULL);
     progress_destroy(e.progress);
     img_writer_destroy(e.writer);
     parallel_destroy(e.pool);
-    emit_modules_deinit(&e.modules);
-    emit_bytes_deinit(&e.templates);
-    emit_bytes_deinit(&e.plane_index);
-    emit_bytes_deinit(&e.manifest);
-    emit_bytes_deinit(&e.selftest);
-    free(e.tokenizer);
-    free(e.chat);
-    plan_deinit(&e.plan);
-    ir_deinit(&e.graph);
+    emit_deinit(&e);
   }
-  gguf_close(e.gguf);
+  gguf_close(gguf);
   return code;
 }

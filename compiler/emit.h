@@ -10,6 +10,8 @@
 #include "moe_error.h"
 #include "options.h"
 
+struct gguf;
+
 struct emit_options {
 #define OPTION OPTION_FIELD
 #include "moec_compile_options.def"
@@ -19,5 +21,9 @@ struct emit_options {
 /* Compiles the model at `path`. Errors: MOE_DECLINED for what moec does not compile, MOE_FAILED for bad input and I/O;
  * the message names the tensor, key or file. */
 enum moe_code emit_image(const char *path, const struct emit_options *options, struct moe_error *err);
+
+/* Whether an open model compiles: graph, tokenizer, chat and plan are made as by emit_image, and dropped. Errors: as
+ * there. */
+enum moe_code emit_model_check(const struct gguf *gguf, struct moe_error *err);
 
 #endif

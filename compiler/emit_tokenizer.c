@@ -5,6 +5,7 @@
  * they are read. */
 #include "emit_tokenizer.h"
 
+#include "gguf_text.h"
 #include "src_gguf.h"
 
 #include <inttypes.h>
@@ -185,10 +186,11 @@ static enum moe_code read_vocab(const struct gguf *g, struct vocab *v, struct mo
 static enum moe_code read_merge(const struct vocab *v, uint32_t rank, const struct gguf_string *s,
                                 struct img_merge *merge, struct moe_error *err) {
   const char *space = s->bytes > 2 ? memchr(s->data + 1, ' ', s->bytes - 2) : NULL;
-  int shown = s->bytes > 64 ? 64 : (int)s->bytes;
+  char shown[80];
+  gguf_text_printable(shown, sizeof shown, s->data, s->bytes);
   if (!space || s->bytes > 2 * IMG_TOKENIZER_MAX_TOKEN)
-    return moe_fail(err, MOE_FAILED, "tokenizer.ggml.merges[%u]: \"%.*s\" is not two tokens with a space between them",
-                    rank, shown, s->data);
+    return moe_fail(err, MOE_FAILED, "tokenizer.ggml.merges[%u]: \"%s\" is not two tokens with a space between them",
+                    rank, shown);
   size_t left = (size_t)(space - s->data), right = s->bytes - left - 1;
   char *joined = malloc(left + right);
   if (!joined) return no_memory(err);
@@ -198,8 +200,7 @@ static enum moe_code read_merge(const struct vocab *v, uint32_t rank, const stru
                               vocab_find(v, joined, left + right)};
   free(joined);
   if (merge->left != IMG_TOKEN_NONE && merge->right != IMG_TOKEN_NONE && merge->result != IMG_TOKEN_NONE) return MOE_OK;
-  return moe_fail(err, MOE_FAILED, "tokenizer.ggml.merges[%u]: \"%.*s\": %s is not in tokenizer.ggml.tokens", rank,
-                  shown, s->data,
+  return moe_fail(err, MOE_FAILED, "tokenizer.ggml.merges[%u]: \"%s\": %s is not in tokenizer.ggml.tokens", rank, shown,
                   merge->left == IMG_TOKEN_NONE    ? "the first token"
                   : merge->right == IMG_TOKEN_NONE ? "the second token"
                                                    : "the merged token");
@@ -257,11 +258,12 @@ static void list_pretokenizers(char *out, size_t size) {
 
 static enum moe_code choose_pretokenizer(const struct gguf *g, const struct pretokenizer **pre, struct moe_error *err) {
   struct gguf_string model, name;
+  char shown[80];
   enum moe_code c = gguf_get_string(g, "tokenizer.ggml.model", &model, err);
   if (c) return c;
   if (model.bytes != 4 || memcmp(model.data, "gpt2", 4) != 0)
-    return moe_fail(err, MOE_DECLINED, "tokenizer.ggml.model: \"%.*s\" is not served; served is: gpt2 (byte-level BPE)",
-                    model.bytes > 64 ? 64 : (int)model.bytes, model.data);
+    return moe_fail(err, MOE_DECLINED, "tokenizer.ggml.model: \"%s\" is not served; served is: gpt2 (byte-level BPE)",
+                    gguf_text_printable(shown, sizeof shown, model.data, model.bytes));
   if (!gguf_has(g, "tokenizer.ggml.pre"))
     return moe_fail(err, MOE_DECLINED,
                     "tokenizer.ggml.pre: missing, so how text is cut into words is unknown; convert the model again "
@@ -271,8 +273,8 @@ static enum moe_code choose_pretokenizer(const struct gguf *g, const struct pret
   if (*pre) return MOE_OK;
   char served[512];
   list_pretokenizers(served, sizeof served);
-  return moe_fail(err, MOE_DECLINED, "tokenizer.ggml.pre: \"%.*s\" is not served; served are: %s",
-                  name.bytes > 64 ? 64 : (int)name.bytes, name.data, served);
+  return moe_fail(err, MOE_DECLINED, "tokenizer.ggml.pre: \"%s\" is not served; served are: %s",
+                  gguf_text_printable(shown, sizeof shown, name.data, name.bytes), served);
 }
 
 static uint32_t choose_flags(const struct pretokenizer *pre, const struct vocab *v, bool add_bos, bool add_eos,

@@ -1,11 +1,15 @@
 #include "model_blocks.h"
 
+#include "gguf_text.h"
+
 #include <math.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
 #define HPARAM_REQUIRED (-1)
+#define BLOCKS_MAX_HEAD 4096
+#define BLOCKS_MIN_ROPE_FACTOR 0.25 /* a pair turns less than once from one position to the next */
 
 int blocks_fail(struct blocks *b, enum moe_code code, const char *format, ...) {
   if (b->code) return IR_NONE;
@@ -65,6 +69,9 @@ static void blocks_check_heads(struct blocks *b) {
                 "%s.embedding_length: %u does not divide by %u heads, and attention.key_length is missing",
                 b->graph->family, h->d_model, h->n_head);
   if (h->d_head == 0) h->d_head = h->d_model / h->n_head;
+  if (h->d_head > BLOCKS_MAX_HEAD)
+    blocks_fail(b, MOE_FAILED, "%s.embedding_length: %u over %u heads gives heads of %u; allowed: at most %d",
+                b->graph->family, h->d_model, h->n_head, h->d_head, BLOCKS_MAX_HEAD);
   if (h->d_head_value == 0) h->d_head_value = h->d_head;
   if (h->d_head_value != h->d_head)
     blocks_fail(b, MOE_DECLINED,
@@ -83,22 +90,54 @@ static void blocks_check_experts(struct blocks *b) {
                 h->n_expert_used, h->n_expert);
 }
 
-/* Rope scaling: none and linear are served (linear divides the angles by the factor). */
+/* Rope scaling: none and linear are served (linear divides the angles by the factor). As in llama.cpp, a factor without
+ * a type is linear, 0 is no scaling, and rope.scale_linear is the factor's older name. */
 static void blocks_check_rope(struct blocks *b) {
-  char name[192];
-  struct gguf_string type;
-  if (b->code || !gguf_has(b->gguf, blocks_key(b, "rope.scaling.type", name, sizeof name))) {
-    b->h.rope_factor = 1;
-    return;
-  }
-  if ((b->code = gguf_get_string(b->gguf, name, &type, b->err))) return;
+  char name[192], shown[64];
+  struct gguf_string type = {"linear", 6};
+  if (b->code) return;
+  if (!gguf_has(b->gguf, blocks_key(b, "rope.scaling.factor", name, sizeof name)))
+    blocks_read_real(b, "rope.scale_linear", 1, 0, 1e6, &b->h.rope_factor);
+  if (!b->code && gguf_has(b->gguf, blocks_key(b, "rope.scaling.type", name, sizeof name)))
+    b->code = gguf_get_string(b->gguf, name, &type, b->err);
+  if (b->code) return;
   bool none = type.bytes == 4 && !memcmp(type.data, "none", 4);
   bool linear = type.bytes == 6 && !memcmp(type.data, "linear", 6);
   if (!none && !linear)
-    blocks_fail(b, MOE_DECLINED, "%s: '%.*s'; moec has none, linear", name, (int)(type.bytes < 40 ? type.bytes : 40),
-                type.data);
-  if (none) b->h.rope_factor = 1;
-  if (!(b->h.rope_factor > 0)) blocks_fail(b, MOE_FAILED, "%s.rope.scaling.factor: 0", b->graph->family);
+    blocks_fail(b, MOE_DECLINED, "%s: '%s'; moec has none, linear", name,
+                gguf_text_printable(shown, sizeof shown, type.data, type.bytes));
+  if (none || b->h.rope_factor == 0) b->h.rope_factor = 1;
+  if (b->h.rope_factor < BLOCKS_MIN_ROPE_FACTOR)
+    blocks_fail(b, MOE_FAILED, "%s.rope.scaling.factor: %g; allowed: 0 for none, or %g to 1e+06", b->graph->family,
+                b->h.rope_factor, BLOCKS_MIN_ROPE_FACTOR);
+}
+
+/* A key that families ignore must have a value that changes nothing. */
+static void blocks_check_neutral(struct blocks *b, const char *key, double one, double other) {
+  char name[192];
+  int64_t whole = 0;
+  float real = 0;
+  bool flag = false;
+  if (b->code || !gguf_has(b->gguf, blocks_key(b, key, name, sizeof name))) return;
+  double value = (double)NAN; /* of a type that is no number */
+  if (!gguf_get_i64(b->gguf, name, &whole, NULL))
+    value = (double)whole;
+  else if (!gguf_get_f32(b->gguf, name, &real, NULL))
+    value = (double)real;
+  else if (!gguf_get_bool(b->gguf, name, &flag, NULL))
+    value = flag;
+  if (value == one || value == other) return;
+  blocks_fail(b, MOE_DECLINED, "%s: %g changes what the model computes, and moec does not have it", name, value);
+}
+
+/* A window as long as the context, or 0, is none. */
+static void blocks_check_window(struct blocks *b) {
+  uint32_t window = 0;
+  blocks_read_u32(b, "attention.sliding_window", 0, 0, UINT32_MAX, &window);
+  if (window != 0 && window < b->h.n_ctx)
+    blocks_fail(b, MOE_DECLINED,
+                "%s.attention.sliding_window: %u of a context of %u; moec attends to all positions only",
+                b->graph->family, window, b->h.n_ctx);
 }
 
 static void blocks_read_family(struct blocks *b) {
@@ -125,6 +164,13 @@ void blocks_init(struct blocks *b, struct ir_graph *graph, const struct gguf *gg
   if (!b->code) blocks_check_heads(b);
   blocks_check_experts(b);
   blocks_check_rope(b);
+  blocks_check_window(b);
+#define HPARAM(field, key, fallback, min, max)
+#define HPARAM_REAL(field, key, fallback, min, max)
+#define HPARAM_NEUTRAL(key, one, other) blocks_check_neutral(b, key, one, other);
+#include "hparams.def"
+#undef HPARAM
+#undef HPARAM_REAL
   if (b->code) return;
   b->used = calloc(gguf_n_tensor(gguf) + 1, sizeof *b->used);
   if (!b->used)
@@ -249,7 +295,7 @@ int blocks_add(struct blocks *b, int layer, int x, int y) {
 static int blocks_rope(struct blocks *b, int layer, int x, uint32_t n_head, enum ir_rope_pairs pairs) {
   if (b->code) return IR_NONE;
   const struct hparams *h = &b->h;
-  double inv_freq[4096 / 2];
+  double inv_freq[BLOCKS_MAX_HEAD / 2];
   for (uint32_t j = 0; j < h->n_rot / 2; j++) inv_freq[j] = pow(h->rope_base, -2.0 * j / h->n_rot) / h->rope_factor;
   uint32_t rope = 0;
   if ((b->code = ir_add_rope(b->graph, pairs, h->n_rot, inv_freq, &rope, b->err))) return IR_NONE;

@@ -5,6 +5,7 @@
  * from the file are made printable when they enter it. */
 #include "moec_inspect.h"
 
+#include "emit.h"
 #include "gguf_text.h"
 #include "src_gguf.h"
 
@@ -159,8 +160,8 @@ static json_t *tensors_report(const struct gguf *g) {
 /* ---- Whether it compiles ---- */
 
 /* Why not, one string each; empty when it does. */
-static json_t *reasons(const struct gguf_string *architecture, inspect_family_fn family, const struct tally *tally,
-                       uint32_t n) {
+static json_t *reasons(const struct gguf *g, const struct gguf_string *architecture, inspect_family_fn family,
+                       const struct tally *tally, uint32_t n) {
   json_t *list = json_array();
   char name[MAX_TEXT];
   gguf_text_printable(name, sizeof name, architecture->data, architecture->bytes);
@@ -174,6 +175,9 @@ static json_t *reasons(const struct gguf_string *architecture, inspect_family_fn
     if (format_require(tally[i].number, tally[i].first->name, &err) != MOE_OK)
       json_array_append_new(list, json_string(err.message));
   }
+  struct moe_error err = {0}; /* what only building the model finds: shapes, hyperparameters, the tokenizer */
+  if (family != NULL && json_array_size(list) == 0 && emit_model_check(g, &err) != MOE_OK)
+    json_array_append_new(list, text_value(err.message, strlen(err.message)));
   return list;
 }
 
@@ -186,7 +190,7 @@ static json_t *report(const struct gguf *g, inspect_family_fn family, bool with_
     if (!moe_add(weights, tally[i].n_element, &weights)) weights = UINT64_MAX;
   if (gguf_get_string(g, "general.architecture", &architecture, NULL) != MOE_OK)
     architecture = (struct gguf_string){"", 0};
-  json_t *why_not = reasons(&architecture, family, tally, n), *object = json_object();
+  json_t *why_not = reasons(g, &architecture, family, tally, n), *object = json_object();
   json_object_set_new(object, "path", text_value(gguf_path(g), strlen(gguf_path(g))));
   json_object_set_new(object, "gguf_version", json_integer(gguf_version(g)));
   json_object_set_new(object, "file_bytes", count_value(gguf_file_bytes(g)));

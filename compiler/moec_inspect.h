@@ -16,7 +16,7 @@ typedef bool (*inspect_family_fn)(const char *architecture);
 
 /* Writes the report on a file to `out`: text, or with `json` one JSON object that also lists every tensor.
  * Text from the file is made printable (control characters and invalid UTF-8 become U+FFFD).
- * family: NULL counts every architecture as compiled.
+ * family: NULL counts every architecture as compiled, and then the model is not built.
  * Returns MOE_OK also for a model that cannot be compiled (the report says why); otherwise gguf_open's errors, or
  * MOE_FAILED when `out` cannot be written. */
 enum moe_code inspect_run(const char *path, bool json, inspect_family_fn family, FILE *out, struct moe_error *err);

@@ -3,6 +3,7 @@
 what moec promises of its output: the same bytes twice, nothing under the output's name after kill -9.
 
 Owns: the changes to the embedded model. Does not own: the reader's own checks (test_gguf_hostile.c)."""
+import json
 import math
 import os
 import pathlib
@@ -76,6 +77,22 @@ class Gguf:
         assert n == len(text)
         self.data[at + 8:at + 8 + n] = text.encode()
         return self
+
+    def add(self, key, kind, value):
+        """A copy with one more key. A filler key keeps the data aligned."""
+        def pair(key, kind, value):
+            head = struct.pack("<Q", len(key)) + key.encode() + struct.pack("<I", kind)
+            return head + (struct.pack("<Q", len(value)) + value.encode() if kind == 8 else struct.pack("<" + SCALARS[kind], value))
+        new, n_key = pair(key, kind, value), struct.unpack_from("<Q", self.data, 16)[0]
+        filler = f"filler{n_key}"
+        new += pair(filler, 8, "." * (-(len(new) + len(pair(filler, 8, ""))) % 32))
+        data = self.data[:24] + new + self.data[24:]
+        struct.pack_into("<Q", data, 16, n_key + 2)
+        return Gguf(data)
+
+    def rename_key(self, key, new):
+        assert len(key) == len(new) and self.data.count(key.encode()) == 1
+        return Gguf(self.data.replace(key.encode(), new.encode()))
 
     def rename(self, name, new):
         assert len(name) == len(new)
@@ -163,6 +180,17 @@ def test_edits():
         ("epsilon is no number", edit().set(moe + "attention.layer_norm_rms_epsilon", math.nan), 1, "epsilon"),
         ("endless rope base", edit().set(moe + "rope.freq_base", math.inf), 1, "freq_base"),
         ("wrong width", edit().set(moe + "embedding_length", 512), 1, "token_embd|512"),
+        ("huge heads", edit().rename_key(moe + "attention.key_length", moe + "attention.key_lengtx")
+         .set(moe + "embedding_length", 8192).set(moe + "attention.head_count", 1).set(moe + "attention.head_count_kv", 1), 1,
+         "heads of 8192"),
+        ("rope scaling of another kind", edit().add(moe + "rope.scaling.type", 8, "yarn"), 3, "rope.scaling.type: 'yarn'"),
+        ("a type with an escape", edit().add(moe + "rope.scaling.type", 8, "a\x1b\nb"), 3, "rope.scaling.type: 'a\ufffd\ufffdb'"),
+        ("a rope factor alone", edit().add(moe + "rope.scaling.factor", 6, 0.125), 1, "rope.scaling.factor: 0.125"),
+        ("its older name", edit().add(moe + "rope.scale_linear", 6, 0.125), 1, "rope.scaling.factor: 0.125"),
+        ("a sliding window", edit().add(moe + "attention.sliding_window", 4, 128), 3, "sliding_window: 128"),
+        ("capped logits", edit().add(moe + "final_logit_softcapping", 6, 30.0), 3, "final_logit_softcapping: 30"),
+        ("other gating", edit().add(moe + "expert_gating_func", 4, 2), 3, "expert_gating_func: 2"),
+        ("weights not renormalized", edit().add(moe + "expert_weights_norm", 7, False), 3, "expert_weights_norm: 0"),
         ("another tokenizer", edit().set_text("tokenizer.ggml.pre", "qwenX"), 3, "qwenX"),
         ("two million tensors", edit().put(8, "Q", 2_000_000), 1, r"in\.gguf|tensor"),
         ("no such version", edit().put(4, "I", 9), 3, "version"),
@@ -171,6 +199,39 @@ def test_edits():
     ]
     for what, changed, code, pattern in cases:
         refused(what, given(bytes(changed.data)), (code,), pattern)
+
+
+def test_rope_scaling():
+    """A factor is linear scaling unless the type says otherwise; what changes nothing is taken."""
+    ids = WORK / "ids.json"
+
+    def logprobs(changed):
+        r = moec("oracle", given(bytes(changed.data)), "--ids", ids, "-n", "1", "--logprobs", "4", "--json")
+        assert r.returncode == 0, r
+        return json.loads(r.stdout)["logprobs"]
+
+    ids.write_text("[9, 8, 7, 6, 5]")
+    moe = "qwen3moe."
+    plain, factor = logprobs(edit()), edit().add(moe + "rope.scaling.factor", 6, 4.0)
+    scaled = logprobs(factor)
+    assert scaled != plain, "rope.scaling.factor without a type is ignored"
+    assert logprobs(factor.add(moe + "rope.scaling.type", 8, "linear")) == scaled
+    assert logprobs(edit().add(moe + "rope.scale_linear", 6, 4.0)) == scaled
+    assert logprobs(factor.add(moe + "rope.scaling.type", 8, "none")) == plain
+    assert logprobs(edit().add(moe + "attention.sliding_window", 4, 1 << 20)
+                    .add(moe + "expert_gating_func", 4, 1).add(moe + "expert_weights_norm", 7, True)) == plain
+    ids.unlink()
+
+
+def test_inspect_agrees():
+    for changed, pattern in ((edit(), None), (edit().add("qwen3moe.rope.scaling.type", 8, "yarn"), "yarn"),
+                             (edit().set("qwen3moe.block_count", 5), r"blk\.4\."),
+                             (edit().set_text("tokenizer.ggml.pre", "qwenX"), "qwenX")):
+        r = moec("inspect", given(bytes(changed.data)), "--json")
+        assert r.returncode == 0, r
+        report = json.loads(r.stdout)
+        assert report["compiles"] == (pattern is None), report["reasons"]
+        assert pattern is None or re.search(pattern, report["reasons"][0]), report["reasons"]
 
 
 def test_places():
