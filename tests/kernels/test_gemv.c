@@ -80,7 +80,7 @@ static void run_shape(struct oracle_rng *rng, uint32_t format, const struct shap
   double *want = malloc(n * sizeof *want), *wrong = malloc(n * sizeof *wrong);
   assert_true(want && wrong);
   gemv_reference(&w, s, x, x_row, norm, bias, y, want);
-  x[x_row[s->live - 1] * s->n_in + s->n_in / 2] += 0.25f;
+  for (uint32_t k = 0; k < 8; k++) x[x_row[s->live - 1] * s->n_in + s->n_in / 2 + k] += 0.25f; /* a weight may be 0 */
   gemv_reference(&w, s, x, x_row, norm, bias, y, wrong);
   char what[128];
   snprintf(what, sizeof what, "gemv format %u, %u x %u, rows %u of %u", format, s->n_out, s->n_in, s->live, s->n_row);
@@ -115,6 +115,21 @@ static void test_gemv_shapes(void **state) {
   struct oracle_rng rng = {2};
   for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) run_shape(&rng, i & 1 ? 14 : 12, &shapes[i], true);
 }
+
+#ifdef TEST_ALL_SHAPES
+/* Every format at every shape. */
+static void test_gemv_all(void **state) {
+  (void)state;
+  static const uint32_t n_in[] = {256, 768, 2048}, n_out[] = {1, 3, 31, 33, 127}, n_row[] = {1, 2, 7};
+  struct oracle_rng rng = {7};
+  for (size_t f = 0; f < oracle_n_format; f++)
+    for (uint32_t i = 0; i < 3 * 5 * 3; i++)
+      run_shape(&rng, oracle_formats[f],
+                &(struct shape){n_in[i % 3], n_out[i / 3 % 5], n_row[i / 15], n_row[i / 15], .norm = i & 1,
+                                .bias = i & 2, .residual = i & 4, .rowsel = i & 8},
+                false);
+}
+#endif
 
 /* No live row: nothing is written. */
 static void test_gemv_empty(void **state) {
@@ -248,6 +263,9 @@ static void test_norm(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
+#ifdef TEST_ALL_SHAPES
+      cmocka_unit_test(test_gemv_all),
+#endif
       cmocka_unit_test(test_gemv_formats),       cmocka_unit_test(test_gemv_shapes), cmocka_unit_test(test_gemv_empty),
       cmocka_unit_test(test_instrument_notices), cmocka_unit_test(test_embed),       cmocka_unit_test(test_norm),
   };

@@ -13,7 +13,8 @@
 #include <stdint.h>
 
 /* Largest difference over root mean square of the reference: the bar for kernels that compute in f32 what the reference
- * computes in double. f32 sums of some thousand terms stay below 1e-6; one input wrong by a quarter exceeds the bar. */
+ * computes in double. f32 sums of some thousand terms stay below 1e-6; a few inputs wrong by a quarter exceed the bar.
+ */
 #define ORACLE_BAR 1e-5
 
 struct oracle_rng {
