@@ -126,6 +126,7 @@ static enum moe_code load_plan(const struct engine_options *o, struct load *load
                                           .tables_bytes = load->view.tables_bytes,
                                           .available_bytes = gpu->available_bytes,
                                           .max_state_bytes = gpu->sparse ? gpu->max_buffer : slab,
+                                          .max_ctx = gpu->type == VK_GPU_CPU ? MEMORY_PLAN_CPU_CTX : 0,
                                           .staged = !gpu->host_visible,
                                           .n_ctx = o->n_ctx,
                                           .n_slot = o->n_slot};

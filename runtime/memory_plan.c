@@ -101,7 +101,13 @@ enum moe_code memory_plan_make(const struct memory_plan_input *in, struct memory
     return moe_fail(err, MOE_USAGE,
                     "--ctx 1: allowed at least 2 (a token of prompt, one of answer), or 0 for the default");
   uint32_t n_ctx = in->n_ctx < trained ? in->n_ctx : trained;
+  if (in->max_ctx && n_ctx > in->max_ctx)
+    return moe_fail(
+        err, MOE_DECLINED,
+        "device %s: --ctx %u: this driver computes right up to %u positions; ask for at most that, or use a GPU",
+        in->device, n_ctx, in->max_ctx);
   if (!n_ctx) {
+    if (in->max_ctx && trained > in->max_ctx) trained = in->max_ctx;
     uint32_t wish = trained < MEMORY_PLAN_MAX_CTX ? trained : MEMORY_PLAN_MAX_CTX;
     uint32_t least = wish < 512 ? wish : 512; /* less is of no use as a default: say what is missing */
     n_ctx = memory_plan_ctx(in, wish, n_slot);

@@ -13,6 +13,9 @@ enum {
   MEMORY_PLAN_MAX_SLOT = 64,   /* IMG_MAX_SELECT: every decoding row is in every step */
   MEMORY_PLAN_SLOT = 4,        /* default slots */
   MEMORY_PLAN_MAX_CTX = 32768, /* largest default context */
+  /* Mesa's CPU driver ends all loops of an invocation after 65,535 iterations without a word; attention takes two a
+     position. */
+  MEMORY_PLAN_CPU_CTX = 24576,
 };
 
 /* What the plan is made from. */
@@ -22,6 +25,7 @@ struct memory_plan_input {
   uint64_t planes_bytes, tables_bytes;
   uint64_t available_bytes; /* of the device for this process */
   uint64_t max_state_bytes; /* largest buffer the device makes */
+  uint32_t max_ctx;         /* positions up to which the device computes attention right; 0: no limit */
   bool staged;              /* uploads need staging buffers */
   uint32_t n_ctx, n_slot;   /* wanted; 0: default */
 };

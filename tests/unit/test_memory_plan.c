@@ -116,6 +116,20 @@ static void test_bounds(void **state) {
   expect_declined(in, (const char *const[]){"more than 2^64 bytes", NULL});
 }
 
+/* A driver that computes right only up to some position: the default stays below, a wish above is declined by name. */
+static void test_driver_limit(void **state) {
+  (void)state;
+  struct memory_plan p;
+  struct memory_plan_input in = input(4096 * MIB, 0, 1);
+  in.max_ctx = 1000;
+  assert_int_equal(memory_plan_make(&in, &p, NULL), MOE_OK);
+  assert_int_equal(p.n_ctx, 1000);
+  in.n_ctx = 1000;
+  assert_int_equal(memory_plan_make(&in, &p, NULL), MOE_OK);
+  in.n_ctx = 1001;
+  expect_declined(in, (const char *const[]){"device a device: --ctx 1001", "up to 1000 positions", NULL});
+}
+
 static void test_slabs_are_cut_at_planes(void **state) {
   (void)state;
   struct img_plane plane[5] = {{.offset = 0, .bytes = 250},
@@ -156,6 +170,7 @@ int main(void) {
       cmocka_unit_test(test_context_shrinks_to_what_fits),
       cmocka_unit_test(test_what_does_not_fit_says_what_would),
       cmocka_unit_test(test_bounds),
+      cmocka_unit_test(test_driver_limit),
       cmocka_unit_test(test_slabs_are_cut_at_planes),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
