@@ -158,21 +158,23 @@ static enum moe_code emit_graph(struct emit *e, const char *output, struct moe_e
   return code;
 }
 
-/* "dir/model.gguf" gives "model.img". */
+/* "dir/model.gguf" gives "model.img", and so does "dir/model-00001-of-00003.gguf". */
 static enum moe_code emit_default_output(const char *path, char *output, size_t capacity, struct moe_error *err) {
   const char *name = strrchr(path, '/') ? strrchr(path, '/') + 1 : path;
-  size_t n = strlen(name);
-  if (n > 5 && !strcmp(name + n - 5, ".gguf")) n -= 5;
+  size_t n = gguf_stem_bytes(name);
   if (n == 0 || n + 5 > capacity) return moe_fail(err, MOE_USAGE, "%s: no name for the image; -o gives one", path);
   snprintf(output, capacity, "%.*s.img", (int)n, name);
   return MOE_OK;
 }
 
-/* The model must not be overwritten by its image. */
-static enum moe_code emit_check_output(const char *path, const char *output, struct moe_error *err) {
+/* No file of the model may be overwritten by its image. */
+static enum moe_code emit_check_output(const struct gguf *gguf, const char *output, struct moe_error *err) {
   struct stat in, out;
-  if (stat(path, &in) || stat(output, &out) || in.st_dev != out.st_dev || in.st_ino != out.st_ino) return MOE_OK;
-  return moe_fail(err, MOE_USAGE, "%s: the image would replace the model; -o takes another name", output);
+  if (stat(output, &out)) return MOE_OK;
+  for (uint32_t i = 0; i < gguf_n_part(gguf); i++)
+    if (!stat(gguf_part_path(gguf, i), &in) && in.st_dev == out.st_dev && in.st_ino == out.st_ino)
+      return moe_fail(err, MOE_USAGE, "%s: the image would replace the model; -o takes another name", output);
+  return MOE_OK;
 }
 
 /* Frees what the sections, the plan and the graph are made of. */
@@ -205,8 +207,8 @@ enum moe_code emit_image(const char *path, const struct emit_options *options, s
   char name[4096];
   const char *output = options->output ? options->output : name;
   enum moe_code code = options->output ? MOE_OK : emit_default_output(path, name, sizeof name, err);
-  if (!code) code = emit_check_output(path, output, err);
   if (!code) code = gguf_open(path, &gguf, err);
+  if (!code) code = emit_check_output(gguf, output, err);
   e.gguf = gguf;
   if (!code && !(code = family_build(gguf, &e.graph, err))) {
     code = emit_graph(&e, output, err);

@@ -150,8 +150,24 @@ static json_t *tensors_report(const struct gguf *g) {
     json_object_set_new(row, "format", format_name(t->format, t->format_number));
     json_object_set_new(row, "shape", shape);
     json_object_set_new(row, "bytes", count_value(t->bytes));
+    json_object_set_new(row, "part", count_value(t->part + 1ull));
     json_object_set_new(row, "offset", count_value(t->offset));
     json_object_set_new(row, "compiled", json_boolean(format_compiled(t->format)));
+    json_array_append_new(list, row);
+  }
+  return list;
+}
+
+/* The files, in order: one, or the parts of a split model. */
+static json_t *parts_report(const struct gguf *g) {
+  json_t *list = json_array();
+  for (uint32_t i = 0; i < gguf_n_part(g); i++) {
+    json_t *row = json_object();
+    uint64_t n_tensor = 0;
+    for (uint64_t k = 0; k < gguf_n_tensor(g); k++) n_tensor += gguf_tensor(g, k)->part == i;
+    json_object_set_new(row, "path", text_value(gguf_part_path(g, i), strlen(gguf_part_path(g, i))));
+    json_object_set_new(row, "bytes", count_value(gguf_part_bytes(g, i)));
+    json_object_set_new(row, "n_tensor", count_value(n_tensor));
     json_array_append_new(list, row);
   }
   return list;
@@ -194,6 +210,7 @@ static json_t *report(const struct gguf *g, inspect_family_fn family, bool with_
   json_object_set_new(object, "path", text_value(gguf_path(g), strlen(gguf_path(g))));
   json_object_set_new(object, "gguf_version", json_integer(gguf_version(g)));
   json_object_set_new(object, "file_bytes", count_value(gguf_file_bytes(g)));
+  json_object_set_new(object, "parts", parts_report(g));
   json_object_set_new(object, "architecture", string_or_null(g, "general.architecture"));
   json_object_set_new(object, "name", string_or_null(g, "general.name"));
   json_object_set_new(object, "weights", count_value(weights));
@@ -237,6 +254,18 @@ static void print_value(const json_t *value, FILE *out) {
     json_dumpf(value, out, JSON_ENCODE_ANY | JSON_REAL_PRECISION(7) | JSON_COMPACT);
 }
 
+/* The files of a split model, one a line. */
+static void print_parts(const json_t *parts, FILE *out) {
+  char bytes[32];
+  json_t *value;
+  size_t i;
+  if (json_array_size(parts) < 2) return;
+  fprintf(out, "parts            %zu parts\n", json_array_size(parts));
+  json_array_foreach(parts, i, value)
+      fprintf(out, "  %s  %sB, %d tensors\n", string_at(value, "path"), scaled(bytes, integer_at(value, "bytes")),
+              (int)integer_at(value, "n_tensor"));
+}
+
 static void print_text(json_t *object, FILE *out) {
   char a[32], b[32];
   const json_t *tokens = json_object_get(object, "tokenizer");
@@ -249,6 +278,7 @@ static void print_text(json_t *object, FILE *out) {
   fprintf(out, "file             GGUF v%d, %sB, %d tensors, %s weights\n", (int)integer_at(object, "gguf_version"),
           scaled(a, integer_at(object, "file_bytes")), (int)integer_at(object, "n_tensor"),
           scaled(b, integer_at(object, "weights")));
+  print_parts(json_object_get(object, "parts"), out);
   fprintf(out, "tokenizer        %s, pre %s, %d tokens, %s chat template\n", string_at(tokens, "model"),
           string_at(tokens, "pre"), (int)integer_at(tokens, "n_vocab"),
           json_is_true(json_object_get(tokens, "chat_template")) ? "a" : "no");

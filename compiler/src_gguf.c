@@ -1,9 +1,9 @@
 /* src_gguf.c: opens a GGUF and checks every byte of its header. See src_gguf.h.
  *
- * Owns: the walk over the header, all its limits and their messages. Does not own: the mapping (src_gguf_file.c),
- * lookup of names (src_gguf_index.c), values (src_gguf_get.c). Invariants: nothing is read before reader_take has found
- * it inside the file; counts are compared with the bytes that are left before memory is allocated for them, so memory
- * is at most a few times the header's size. */
+ * Owns: the walk over the header, all its limits and their messages. Does not own: the mapping (src_gguf_file.c), the
+ * parts of a split model together (src_gguf_split.c), lookup of names (src_gguf_index.c), values (src_gguf_get.c).
+ * Invariants: nothing is read before reader_take has found it inside the file; counts are compared with the bytes that
+ * are left before memory is allocated for them, so memory is at most a few times the header's size. */
 #include "src_gguf.h"
 
 #include "gguf_text.h"
@@ -318,15 +318,18 @@ static enum moe_code check_magic(struct gguf *g, struct moe_error *err) {
     if (memcmp(p, older[i], 4) == 0)
       return moe_fail(err, MOE_DECLINED, "%.300s: a %c%c%c%c file, older than GGUF; convert the model to GGUF again",
                       g->path, p[3], p[2], p[1], p[0]);
+  memcpy(&g->version, p + 4, sizeof g->version);
+  bool swapped = memcmp(p, "FUGG", 4) == 0 || (g->version != 0 && (g->version & 0xffff) == 0);
+  if (swapped && (memcmp(p, "FUGG", 4) == 0 || memcmp(p, "GGUF", 4) == 0))
+    return moe_fail(
+        err, MOE_DECLINED,
+        "%.300s: a big-endian GGUF (version %u), made for a big-endian machine; moec reads little-endian "
+        "ones: take that file of the model, or convert this one (gguf-convert-endian of llama.cpp's gguf-py)",
+        g->path, __builtin_bswap32(g->version));
   if (memcmp(p, "GGUF", 4) != 0)
     return moe_fail(err, MOE_FAILED, "%.300s: not a GGUF file: it starts with %02x %02x %02x %02x, not with \"GGUF\"",
                     g->path, p[0], p[1], p[2], p[3]);
-  memcpy(&g->version, p + 4, sizeof g->version);
   if (g->version == 2 || g->version == 3) return MOE_OK;
-  if (g->version != 0 && (g->version & 0xffff) == 0)
-    return moe_fail(err, MOE_DECLINED,
-                    "%.300s: a big-endian GGUF (version %u); only little-endian ones are read, convert the model again",
-                    g->path, __builtin_bswap32(g->version));
   if (g->version == 1)
     return moe_fail(err, MOE_DECLINED,
                     "%.300s: GGUF version 1, which is not read; versions 2 and 3 are: convert the model again",
@@ -345,19 +348,6 @@ static enum moe_code check_alignment(struct gguf *g, struct reader *r) {
   return MOE_OK;
 }
 
-static enum moe_code check_split(struct gguf *g, struct reader *r) {
-  uint32_t count, number;
-  enum moe_code code = gguf_get_u32_or(g, "split.count", 1, &count, r->err);
-  if (code == MOE_OK) code = gguf_get_u32_or(g, "split.no", 0, &number, r->err);
-  if (code != MOE_OK) return code;
-  if (count > 1)
-    return moe_fail(r->err, MOE_DECLINED,
-                    "%.300s: part %ju of %u of a split model; split files are not read yet: join them with "
-                    "llama-gguf-split --merge",
-                    g->path, (uintmax_t)number + 1, count);
-  return MOE_OK;
-}
-
 static enum moe_code read_all(struct gguf *g, struct moe_error *err) {
   enum moe_code code = gguf_file_map(g, err);
   if (code == MOE_OK) code = check_magic(g, err);
@@ -367,18 +357,18 @@ static enum moe_code read_all(struct gguf *g, struct moe_error *err) {
   if (code == MOE_OK) code = take_u64(&r, "the number of keys", &g->n_pair);
   if (code == MOE_OK) code = read_pairs(g, &r);
   if (code == MOE_OK) code = check_alignment(g, &r);
-  if (code == MOE_OK) code = check_split(g, &r);
   if (code == MOE_OK) code = read_tensors(g, &r);
   if (code == MOE_OK) code = place_data(g, &r);
   if (code == MOE_OK) code = check_overlap(g, &r);
   return code;
 }
 
-enum moe_code gguf_open(const char *path, struct gguf **out, struct moe_error *err) {
+enum moe_code gguf_open_file(const char *path, struct gguf **out, struct moe_error *err) {
   *out = NULL;
   struct gguf *g = calloc(1, sizeof *g);
   if (g == NULL) return moe_fail(err, MOE_FAILED, "out of memory to open %.300s", path);
   g->fd = -1;
+  g->n_part = 1;
   g->path = strdup(path);
   enum moe_code code = MOE_OK;
   if (g->path == NULL) code = moe_fail(err, MOE_FAILED, "out of memory to open %.300s", path);
@@ -395,8 +385,20 @@ enum moe_code gguf_open(const char *path, struct gguf **out, struct moe_error *e
   return MOE_OK;
 }
 
+enum moe_code gguf_open(const char *path, struct gguf **g, struct moe_error *err) {
+  enum moe_code code = gguf_open_file(path, g, err);
+  if (code == MOE_OK) code = gguf_split_join(g, err);
+  if (code != MOE_OK) {
+    gguf_close(*g);
+    *g = NULL;
+  }
+  return code;
+}
+
 void gguf_close(struct gguf *g) {
   if (g == NULL) return;
+  for (uint32_t i = 1; i < g->n_part; i++) gguf_close(g->part[i]);
+  free(g->part);
   gguf_index_deinit(&g->pair_index);
   gguf_index_deinit(&g->tensor_index);
   gguf_names_free(g);

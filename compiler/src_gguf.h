@@ -1,13 +1,13 @@
-/* src_gguf.h: a memory-mapped reader of GGUF files, versions 2 and 3, little-endian. Every byte of the file is
- * untrusted.
+/* src_gguf.h: a memory-mapped reader of GGUF models, versions 2 and 3, little-endian, in one file or split into
+ * several. Every byte of the files is untrusted.
  *
- * Owns: struct gguf, its key-value pairs and tensor records, the mapping, the source hash. Does not own: what keys and
+ * Owns: struct gguf, its key-value pairs and tensor records, the mappings, the source hash. Does not own: what keys and
  * tensors mean (model_*.c), what formats are (formats.h). Invariants after a successful gguf_open: all names are
- * unique, valid UTF-8 without control characters; every array, string and tensor lies inside the file; tensor data do
- * not overlap and are aligned; every dimension is 1 .. 2^31 - 1 and rows are whole blocks of their format. A struct
- * gguf does not change after gguf_open: any threads may read it. The file must not shrink while it is open (the mapping
- * would fault); moec reads files that nobody is writing. Source: the GGUF specification (github.com/ggml-org/ggml,
- * docs/gguf.md). */
+ * unique, valid UTF-8 without control characters; every array, string and tensor lies inside its file; tensor data do
+ * not overlap and are aligned; a split model has all its parts, its keys are those of the first; every dimension is 1
+ * .. 2^31 - 1 and rows are whole blocks of their format. A struct gguf does not change after gguf_open: any threads may
+ * read it. The file must not shrink while it is open (the mapping would fault); moec reads files that nobody is
+ * writing. Source: the GGUF specification (github.com/ggml-org/ggml, docs/gguf.md). */
 #ifndef COMPILER_SRC_GGUF_H
 #define COMPILER_SRC_GGUF_H
 
@@ -65,20 +65,30 @@ struct gguf_tensor {
   uint64_t n_element;          /* product of dim */
   const uint8_t *data;         /* in the mapping; any alignment that is a divisor of general.alignment */
   uint64_t bytes;              /* 0 when format is NULL */
-  uint64_t offset;             /* of data in the file */
+  uint64_t offset;             /* of data in its file */
+  uint32_t part;               /* the file, from 0; 0 in a model that is not split */
 };
 
-/* Opens, maps and checks a file. *g is owned by the caller (gguf_close); NULL on failure.
+/* Opens, maps and checks a model. path: its file, or any part of a split one (STEM-00001-of-00003.gguf), of which all
+ * parts are then opened. *g is owned by the caller (gguf_close); NULL on failure.
  * Errors: MOE_FAILED for what cannot be read or breaks the format, a truncated file included (the message names the
- * tensor, the bytes needed and the bytes there are); MOE_DECLINED for what is well formed but not read: version 1,
- * big-endian, other ggml containers, parts of a split file. */
+ * tensor, the bytes needed and the bytes there are), and for a part that is missing or does not belong to the others;
+ * MOE_DECLINED for what is well formed but not read: version 1, big-endian, other ggml containers. */
 enum moe_code gguf_open(const char *path, struct gguf **g, struct moe_error *err);
 void gguf_close(struct gguf *g);
 
+/* Of the first file. */
 const char *gguf_path(const struct gguf *g);
 uint32_t gguf_version(const struct gguf *g);
-uint64_t gguf_file_bytes(const struct gguf *g);
 uint32_t gguf_alignment(const struct gguf *g);
+/* Of all files together. */
+uint64_t gguf_file_bytes(const struct gguf *g);
+/* The files: 1, or the parts of a split model. part: 0 .. gguf_n_part - 1. */
+uint32_t gguf_n_part(const struct gguf *g);
+const char *gguf_part_path(const struct gguf *g, uint32_t part);
+uint64_t gguf_part_bytes(const struct gguf *g, uint32_t part);
+/* The bytes of path up to ".gguf" or "-00001-of-00003.gguf", or all of it. */
+size_t gguf_stem_bytes(const char *path);
 
 /* ---- Key-value pairs ---- */
 
@@ -127,7 +137,7 @@ bool gguf_array_next(const struct gguf_array *a, uint64_t *cursor, struct gguf_s
 /* ---- Tensors ---- */
 
 uint64_t gguf_n_tensor(const struct gguf *g);
-/* The tensor at index 0 .. gguf_n_tensor - 1, in file order. */
+/* The tensor at index 0 .. gguf_n_tensor - 1, in file order, part by part. */
 const struct gguf_tensor *gguf_tensor(const struct gguf *g, uint64_t index);
 /* By name; NULL when there is none. */
 const struct gguf_tensor *gguf_find_tensor(const struct gguf *g, const char *name);
@@ -142,9 +152,9 @@ void gguf_release_range(const struct gguf *g, const void *data, uint64_t bytes);
 /* Called between chunks with the bytes done so far; may be NULL. */
 typedef void (*gguf_progress_fn)(void *context, uint64_t done, uint64_t total);
 
-/* hash = BLAKE2b-256 of the whole file (what `b2sum -l 256` prints). Reads the file in order by its own descriptor, 1
- * MiB of memory; may run in a thread of its own beside everything else. Errors: MOE_FAILED on I/O errors or when the
- * file's size has changed. */
+/* hash = BLAKE2b-256 of the whole file (what `b2sum -l 256` prints), or of all parts one after another in their order
+ * (`cat STEM-*-of-*.gguf | b2sum -l 256`). Reads in order by its own descriptors, 1 MiB of memory; may run in a thread
+ * of its own beside everything else. Errors: MOE_FAILED on I/O errors or when a file has shrunk. */
 enum moe_code gguf_hash(const struct gguf *g, uint8_t hash[GGUF_HASH_BYTES], gguf_progress_fn progress, void *context,
                         struct moe_error *err);
 

@@ -1,4 +1,4 @@
-/* src_gguf_file.c: the file under a GGUF: mapping, giving memory back, the source hash. See src_gguf.h. */
+/* src_gguf_file.c: the files under a GGUF: mapping, giving memory back, the source hash. See src_gguf.h. */
 #include "src_gguf_impl.h"
 
 #include <errno.h>
@@ -36,9 +36,10 @@ void gguf_file_unmap(struct gguf *g) {
   if (g->fd >= 0) close(g->fd);
 }
 
-void gguf_release_range(const struct gguf *g, const void *data, uint64_t bytes) {
+/* The same for one file; nothing when the range is not in it. */
+static void release_range(const struct gguf *g, const void *data, uint64_t bytes) {
   uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
-  uint64_t first = (uint64_t)((const uint8_t *)data - g->map);
+  uint64_t first = (uint64_t)((uintptr_t)data - (uintptr_t)g->map);
   if (bytes == 0 || !moe_inside(first, bytes, g->bytes)) return;
   /* Whole pages outwards: what a neighbour has on the border pages is read again when it is needed. Failure costs only
    * memory. */
@@ -46,13 +47,25 @@ void gguf_release_range(const struct gguf *g, const void *data, uint64_t bytes) 
   madvise((void *)(uintptr_t)(g->map + start), first + bytes - start, MADV_DONTNEED);
 }
 
+void gguf_release_range(const struct gguf *g, const void *data, uint64_t bytes) {
+  release_range(g, data, bytes);
+  for (uint32_t i = 1; i < g->n_part; i++) release_range(g->part[i], data, bytes);
+}
+
 void gguf_release(const struct gguf *g, const struct gguf_tensor *t) {
   gguf_release_range(g, t->data, t->bytes);
 }
 
-/* Hashes all bytes through `buffer`. */
+/* Who is told of the bytes that are hashed. */
+struct hash_progress {
+  gguf_progress_fn call; /* may be NULL */
+  void *context;
+  uint64_t done, total; /* over all files */
+};
+
+/* Hashes all bytes of one file through `buffer`. */
 static enum moe_code hash_file(const struct gguf *g, crypto_generichash_state *hash, uint8_t *buffer,
-                               gguf_progress_fn progress, void *context, struct moe_error *err) {
+                               struct hash_progress *progress, struct moe_error *err) {
   uint64_t done = 0;
   while (done < g->bytes) {
     uint64_t left = g->bytes - done;
@@ -66,7 +79,8 @@ static enum moe_code hash_file(const struct gguf *g, crypto_generichash_state *h
                       (uintmax_t)g->bytes, (uintmax_t)done);
     crypto_generichash_update(hash, buffer, (unsigned long long)n);
     done += (uint64_t)n;
-    if (progress != NULL) progress(context, done, g->bytes);
+    progress->done += (uint64_t)n;
+    if (progress->call != NULL) progress->call(progress->context, progress->done, progress->total);
   }
   return MOE_OK;
 }
@@ -77,7 +91,9 @@ enum moe_code gguf_hash(const struct gguf *g, uint8_t hash[GGUF_HASH_BYTES], ggu
   uint8_t *buffer = malloc(HASH_CHUNK);
   if (buffer == NULL) return moe_fail(err, MOE_FAILED, "out of memory for %d bytes to hash the source", HASH_CHUNK);
   crypto_generichash_init(&state, NULL, 0, GGUF_HASH_BYTES);
-  enum moe_code code = hash_file(g, &state, buffer, progress, context, err);
+  struct hash_progress all = {progress, context, 0, gguf_file_bytes(g)};
+  enum moe_code code = hash_file(g, &state, buffer, &all, err);
+  for (uint32_t i = 1; i < g->n_part && code == MOE_OK; i++) code = hash_file(g->part[i], &state, buffer, &all, err);
   if (code == MOE_OK) crypto_generichash_final(&state, hash, GGUF_HASH_BYTES);
   free(buffer);
   return code;

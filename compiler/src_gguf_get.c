@@ -14,7 +14,18 @@ uint32_t gguf_version(const struct gguf *g) {
   return g->version;
 }
 uint64_t gguf_file_bytes(const struct gguf *g) {
-  return g->bytes;
+  uint64_t bytes = 0;
+  for (uint32_t i = 0; i < g->n_part; i++) bytes += gguf_part_bytes(g, i);
+  return bytes;
+}
+uint32_t gguf_n_part(const struct gguf *g) {
+  return g->n_part;
+}
+const char *gguf_part_path(const struct gguf *g, uint32_t part) {
+  return part == 0 ? g->path : g->part[part]->path;
+}
+uint64_t gguf_part_bytes(const struct gguf *g, uint32_t part) {
+  return part == 0 ? g->bytes : g->part[part]->bytes;
 }
 uint32_t gguf_alignment(const struct gguf *g) {
   return g->alignment;

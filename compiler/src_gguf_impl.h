@@ -1,7 +1,7 @@
 /* src_gguf_impl.h: what the files of the GGUF reader share. Nobody else includes it.
  *
- * src_gguf.c opens and checks, src_gguf_get.c answers questions about keys, src_gguf_index.c finds names,
- * src_gguf_file.c maps, releases and hashes. */
+ * src_gguf.c opens and checks one file, src_gguf_split.c joins several, src_gguf_get.c answers questions about keys,
+ * src_gguf_index.c finds names, src_gguf_file.c maps, releases and hashes. */
 #ifndef COMPILER_SRC_GGUF_IMPL_H
 #define COMPILER_SRC_GGUF_IMPL_H
 
@@ -32,11 +32,15 @@ struct gguf_names {
   char text[];
 };
 
+/* An open model. Its first file is described by the members themselves; the other parts of a split one are struct gguf
+ * of their own, of which only the file and the names are used once their tensors have been joined to `tensor`. */
 struct gguf {
   char *path;
   int fd;
   const uint8_t *map;
-  uint64_t bytes;
+  uint64_t bytes;     /* of this file */
+  struct gguf **part; /* [0] is NULL and stands for this one; NULL for a model in one file */
+  uint32_t n_part;    /* at least 1 once opened */
   uint32_t version, alignment;
   uint64_t n_pair, n_tensor;
   struct gguf_pair *pair;
@@ -57,6 +61,13 @@ const void *gguf_index_find(const struct gguf_index *index, const uint8_t hash_k
 /* A terminated copy that lives as long as g; NULL without memory. */
 const char *gguf_names_copy(struct gguf *g, const char *data, size_t bytes);
 void gguf_names_free(struct gguf *g);
+
+/* Opens one file, a part or a whole model, and checks it: gguf_open without the joining. */
+enum moe_code gguf_open_file(const char *path, struct gguf **g, struct moe_error *err);
+
+/* Opens the other parts when *g is one of several, and joins them; *g becomes the first part when it is another one. On
+ * failure *g is still to be closed (it may be NULL). */
+enum moe_code gguf_split_join(struct gguf **g, struct moe_error *err);
 
 /* Opens and maps g->path read-only: sets fd, map, bytes. Declines nothing; fails for what is no regular file or too
  * short for a header. */
