@@ -44,6 +44,17 @@ static inline float dequant_bf16(uint16_t h) {
   return value;
 }
 
+/* Half of what E8M0 bits mean, 2^(e - 127): exact, down to denormals. 255 is 2^127 here and not NaN, as ggml has it. */
+static inline float dequant_e8m0_half(uint8_t e) {
+  uint32_t bits = e < 2 ? 0x00200000u << e : (uint32_t)(e - 1) << 23;
+  float value;
+  memcpy(&value, &bits, sizeof value);
+  return value;
+}
+
+/* Twice the value of each E2M1 quant (dequant_fp4.c). */
+extern const int8_t dequant_fp4_values[16];
+
 /* Little-endian scalars at any alignment. */
 static inline uint16_t dequant_u16(const uint8_t *p) {
   return (uint16_t)(p[0] | p[1] << 8);

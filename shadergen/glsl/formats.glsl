@@ -46,6 +46,7 @@
 #define FMT_NAME_13 q5_k
 #define FMT_NAME_14 q6_k
 #define FMT_NAME_30 bf16
+#define FMT_NAME_39 mxfp4
 
 #if FMT_USED(0)
 #include "fmt_f32.glsl"
@@ -73,6 +74,9 @@
 #endif
 #if FMT_USED(30)
 #include "fmt_bf16.glsl"
+#endif
+#if FMT_USED(39)
+#include "fmt_mxfp4.glsl"
 #endif
 
 #define DECODE_PASTE2(NAME, WHAT) NAME##_##WHAT

@@ -21,5 +21,9 @@ float plane_f16(uint field, uint64_t address) {
   vec2 pair = unpackHalf2x16(mem_ld_uint(field, address & ~uint64_t(3)));
   return (uint(address) & 2u) != 0u ? pair.y : pair.x;
 }
+/* The byte at an address: loaded as the word that holds it. */
+uint plane_u8(uint field, uint64_t address) {
+  return (mem_ld_uint(field, address & ~uint64_t(3)) >> (8 * (uint(address) & 3u))) & 255u;
+}
 /* First element of a unit of a 256-block. */
 uint unit_base_256(uint u) { return (u >> 1) * 64 + (u & 1) * 16; }

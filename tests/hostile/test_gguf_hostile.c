@@ -446,7 +446,7 @@ static void test_inspect_says_why_not(void **state) {
   maker_key_text(&m, "general.architecture",
                  "mam\x1b"
                  "ba");
-  maker_tensor(&m, "blk.0.x", 2, (const uint64_t[]){256, 1}, FORMAT_Q2_K, 0);
+  maker_tensor(&m, "blk.0.x", 2, (const uint64_t[]){256, 1}, FORMAT_Q1_0, 0);
   maker_tensor(&m, "blk.1.x", 2, (const uint64_t[]){256, 1}, 99, 96);
   maker_data(&m, 32, 96);
   char *text = NULL;
@@ -456,7 +456,7 @@ static void test_inspect_says_why_not(void **state) {
   fclose(out);
   static const char *const words[] = {"architecture mam\xef\xbf\xbd"
                                       "ba is not compiled yet",
-                                      "format Q2_K of tensor blk.0.x is not compiled yet; supported: F32,",
+                                      "format Q1_0 of tensor blk.0.x is not compiled yet; supported: F32,",
                                       "format number 99 of tensor blk.1.x is unknown", "compiles         no"};
   for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
     if (strstr(text, words[i]) == NULL) fail_msg("'%s' is not in:\n%s", words[i], text);

@@ -162,7 +162,7 @@ def test_edits():
         ("short norm", edit().dims("blk.0.attn_norm.weight", 128), 1, "blk.0.attn_norm.weight"),
         ("duplicate name", edit().rename("blk.2.attn_q.weight", "blk.1.attn_q.weight"), 1, q),
         ("missing tensor", edit().rename(down, down.replace("down", "dawn")), 1, down),
-        ("unsupported format", edit().format(q, 10), 3, "Q2_K.*" + q),
+        ("unsupported format", edit().format(q, 41), 3, "Q1_0.*" + q),
         ("withdrawn format", edit().format(q, 31), 3, q),
         ("unknown format", edit().format(q, 200), 3, q),
         ("unknown architecture", edit().set_text("general.architecture", "qwen9moe"), 3, "qwen9moe.*qwen3, qwen3moe"),

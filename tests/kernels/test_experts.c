@@ -252,13 +252,16 @@ static void test_few_rows(void **state) {
   (void)state;
   struct oracle_rng rng = {3};
   for (size_t f = 0; f < oracle_n_format; f++) {
-    struct moe_shape s = {oracle_formats[f], oracle_formats[f], 256, 33, 5, 2, 2};
+    struct moe_shape s = {oracle_formats[f], oracle_formats[f], oracle_odd_length(oracle_formats[f]), 33, 5, 2, 2};
     run_gate_up(&rng, &s, true, false);
     run_down(&rng, &s, true, false);
   }
   run_gate_up(&rng, &(struct moe_shape){12, 12, 512, 31, 7, 4, 1}, true, true);
   run_gate_up(&rng, &(struct moe_shape){12, 14, 256, 33, 3, 1, 1}, true, true);
+  run_gate_up(&rng, &(struct moe_shape){39, 12, 256, 33, 3, 2, 1}, true, true);
   run_gate_up(&rng, &(struct moe_shape){8, 8, 768, 65, 1, 1, 1}, false, true);
+  run_gate_up(&rng, &(struct moe_shape){6, 39, 1408, 5, 4, 2, 1}, true, false);
+  run_down(&rng, &(struct moe_shape){39, 0, 2880, 5, 3, 2, 1}, true, false);
   run_down(&rng, &(struct moe_shape){14, 0, 768, 32, 6, 4, 1}, true, true);
   run_down(&rng, &(struct moe_shape){13, 0, 512, 63, 1, 1, 3}, false, true);
 }
@@ -430,7 +433,8 @@ static void test_many_rows(void **state) {
   (void)state;
   struct oracle_rng rng = {6};
   for (size_t f = 0; f < oracle_n_format; f++) {
-    struct window t = {.shape = {oracle_formats[f], oracle_formats[f], 256, 9, 5, 2, 7}, .n_row = 8, .tm = 8};
+    uint32_t format = oracle_formats[f];
+    struct window t = {.shape = {format, format, oracle_odd_length(format), 9, 5, 2, 7}, .n_row = 8, .tm = 8};
     window_init(&t, &rng, false);
     run_gate_up_gemm(&rng, &t, true, false);
     run_down_gemm(&rng, &t, false);
@@ -439,6 +443,7 @@ static void test_many_rows(void **state) {
   static const struct window more[] = {
       {.shape = {12, 12, 256, 65, 16, 4, 17}, .n_row = 32, .tm = 32},
       {.shape = {12, 14, 512, 7, 6, 2, 33}, .n_row = 33, .tm = 16},
+      {.shape = {6, 39, 1408, 3, 6, 2, 5}, .n_row = 6, .tm = 8},
       {.shape = {8, 8, 256, 64, 3, 1, 64}, .n_row = 64, .tm = 32},
       {.shape = {14, 14, 256, 3, 128, 8, 2}, .n_row = 2, .tm = 8},
   };
@@ -538,7 +543,8 @@ static void run_gemm(struct oracle_rng *rng, uint32_t format, uint32_t n_in, uin
 static void test_gemm(void **state) {
   (void)state;
   struct oracle_rng rng = {8};
-  for (size_t f = 0; f < oracle_n_format; f++) run_gemm(&rng, oracle_formats[f], 256, 33, 16, 15, 8, 0, f == 5);
+  for (size_t f = 0; f < oracle_n_format; f++)
+    run_gemm(&rng, oracle_formats[f], oracle_odd_length(oracle_formats[f]), 33, 16, 15, 8, 0, f == 5);
   run_gemm(&rng, 12, 512, 1, 17, 17, 32, 1, true);
   run_gemm(&rng, 12, 256, 65, 33, 33, 32, 2, false);
   run_gemm(&rng, 14, 768, 127, 64, 31, 32, 3, true);
@@ -557,10 +563,11 @@ static void test_window_all(void **state) {
     for (uint32_t i = f % 2; i < 6; i += 2) {
       /* Few values, all small by chance, are no measure of their error. */
       uint32_t format = oracle_formats[f], least = live[i] < 4 ? 2 : 0;
-      run_gemm(&rng, format, i & 1 ? 768 : 256, n_out[least + (i + f) % (6 - least)], live[i] + (i & 1), live[i],
+      uint32_t odd = oracle_fits(format, 1408) ? 1408 : 512;
+      run_gemm(&rng, format, i & 1 ? 768 : odd, n_out[least + (i + f) % (6 - least)], live[i] + (i & 1), live[i],
                i & 2 ? 32 : 8, live[i] > IMG_MAX_SELECT ? i & 3 : i, false);
       struct window t = {
-          .shape = {format, format, i & 1 ? 256 : 512, n_out[least + (i + f + 3) % (6 - least)], 7, 3, live[i]},
+          .shape = {format, format, i & 1 ? 256 : odd, n_out[least + (i + f + 3) % (6 - least)], 7, 3, live[i]},
           .n_row = live[i] + (i & 1),
           .tm = i & 1 ? 32 : 16};
       window_init(&t, &rng, i & 1);

@@ -46,7 +46,8 @@ static uint16_t random_f16(struct oracle_rng *rng) {
   return (uint16_t)((r & 0x8000u) | (10u << 10) | (r & 0x3ffu));
 }
 
-/* Where a block of a format has its f16 scales; the rest of a quantized block may be any bytes. */
+/* Where a block of a format has its scales, which must be finite and of one size; the rest of a quantized block may be
+ * any bytes. */
 static void random_block(struct oracle_rng *rng, const struct format *f, uint8_t *block) {
   for (uint32_t i = 0; i < f->bytes; i++) block[i] = (uint8_t)oracle_u32(rng);
   uint16_t d[2] = {random_f16(rng), random_f16(rng)};
@@ -73,6 +74,9 @@ static void random_block(struct oracle_rng *rng, const struct format *f, uint8_t
   case 8:
     memcpy(block, d, 2);
     break;
+  case 39: /* a power of two, and no f16 */
+    block[0] = (uint8_t)(122 + d[0] % 2);
+    break;
   default:
     fail_msg("kernel_oracle.c: where are the scales of a %s block?", f->name);
   }
@@ -94,6 +98,14 @@ void oracle_weight_init(struct oracle_weight *w, struct oracle_rng *rng, uint32_
   pack_plane(&layout, source, 0, n_row, w->plane);
   for (uint64_t r = 0; r < n_row; r++) dequant_row(f, source + r * layout.src_row_bytes, w->value + r * n_in, n_in);
   free(source);
+}
+
+bool oracle_fits(uint32_t format, uint32_t n_in) {
+  return n_in % format_find(format)->elements == 0;
+}
+
+uint32_t oracle_odd_length(uint32_t format) {
+  return oracle_fits(format, 320) ? 320 : 256;
 }
 
 void oracle_weight_deinit(struct oracle_weight *w) {

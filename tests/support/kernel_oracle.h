@@ -36,6 +36,10 @@ struct oracle_weight {
 void oracle_weight_init(struct oracle_weight *w, struct oracle_rng *rng, uint32_t format, uint32_t n_in, uint32_t n_out,
                         uint32_t n_mat);
 void oracle_weight_deinit(struct oracle_weight *w);
+/* Whether rows of n_in weights come in a format; and an odd length that they do come in: 320 where blocks of 64 divide
+ * it, else 256. */
+bool oracle_fits(uint32_t format, uint32_t n_in);
+uint32_t oracle_odd_length(uint32_t format);
 /* Every compiled format, by number. */
 extern const uint32_t oracle_formats[];
 extern const size_t oracle_n_format;

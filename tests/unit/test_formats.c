@@ -2,10 +2,12 @@
  * dequantizers, bit for bit.
  *
  * Runs over the table: a new row of formats.def is tested here without a change, but for its hand-made block. */
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -95,10 +97,13 @@ static void test_decline_names_tensor_format_and_choices(void **state) {
   (void)state;
   struct moe_error err = {0};
   assert_int_equal(format_require(FORMAT_Q4_K, "x", &err), MOE_OK);
-  assert_int_equal(format_require(FORMAT_Q2_K, "blk.0.ffn_up.weight", &err), MOE_DECLINED);
-  assert_string_equal(err.message,
-                      "format Q2_K of tensor blk.0.ffn_up.weight is not compiled yet; supported: F32, F16, Q4_0, Q5_0, "
-                      "Q8_0, Q4_K, Q5_K, Q6_K, BF16");
+  assert_int_equal(format_require(FORMAT_Q1_0, "blk.0.ffn_up.weight", &err), MOE_DECLINED);
+  char all[512], want[640];
+  format_list_compiled(all, sizeof all);
+  snprintf(want, sizeof want, "format Q1_0 of tensor blk.0.ffn_up.weight is not compiled yet; supported: %s", all);
+  assert_string_equal(err.message, want); /* whole: the list fits the message */
+  for (uint32_t i = 0; i < format_count(); i++)
+    if (format_compiled(format_at(i))) assert_non_null(strstr(all, format_at(i)->name));
   err = (struct moe_error){0};
   assert_int_equal(format_require(999, "t", &err), MOE_DECLINED);
   assert_non_null(strstr(err.message, "format number 999 of tensor t is unknown"));
@@ -204,6 +209,26 @@ static void test_q6_k_definition(void **state) {
   for (int e = 0; e < 256; e++) assert_true(w[e] == 0.25f * (float)(scale[e / 16] * (quant[e] - 32)));
 }
 
+static void test_fp4_definitions(void **state) {
+  (void)state;
+  static const float value[16] = {0, 0.5f, 1, 1.5f, 2, 3, 4, 6, 0, -0.5f, -1, -1.5f, -2, -3, -4, -6};
+  uint8_t block[17];
+  float w[32];
+  for (int q = 0; q < 16; q++) block[1 + q] = (uint8_t)(q | (15 - q) << 4);
+  for (int e = 0; e < 255; e++) { /* 2^(e - 127) by the exponent; what is below 2^-149 rounds to even */
+    block[0] = (uint8_t)e;
+    dequant_row(format_find(FORMAT_MXFP4), block, w, 32);
+    for (int q = 0; q < 16; q++) {
+      assert_int_equal(bits_of(w[q]), bits_of((float)ldexp((double)value[q], e - 127)));
+      assert_int_equal(bits_of(w[16 + q]), bits_of((float)ldexp((double)value[15 - q], e - 127)));
+    }
+  }
+  block[0] = 255; /* no NaN */
+  dequant_row(format_find(FORMAT_MXFP4), block, w, 32);
+  assert_true(w[0] == 0 && w[8] == 0 && w[1] == 0x1p127f && w[9] == -0x1p127f && w[7] == HUGE_VALF &&
+              w[15] == -HUGE_VALF);
+}
+
 /* ---- Layouts ---- */
 
 static void test_layout_numbers(void **state) {
@@ -237,12 +262,25 @@ static void test_layout_errors(void **state) {
   assert_int_equal(pack_layout(q4_k, 1ull << 40, 1ull << 40, 1, &l, NULL), MOE_FAILED);
   assert_int_equal(pack_layout(format_find(FORMAT_F32), UINT64_MAX / 2, 1, 1, &l, NULL), MOE_FAILED);
   assert_int_equal(pack_layout(q4_k, 256, 1ull << 30, 1ull << 40, &l, NULL), MOE_FAILED);
-  assert_int_equal(pack_layout(format_find(FORMAT_Q2_K), 256, 1, 1, &l, NULL), MOE_DECLINED);
+  assert_int_equal(pack_layout(format_find(FORMAT_Q1_0), 256, 1, 1, &l, NULL), MOE_DECLINED);
   assert_int_equal(pack_layout(NULL, 256, 1, 1, &l, NULL), MOE_DECLINED);
   assert_int_equal(l.bytes, 42);
 }
 
 /* ---- Planes against the definitions ---- */
+
+/* Where a block has an f16 scale, or any byte of other scales; one of them where there are several. */
+static uint32_t f16_place(const struct format *f) {
+  switch (f->number) {
+  case FORMAT_Q4_K:
+  case FORMAT_Q5_K:
+    return 2 * (uint32_t)(random_next() % 2);
+  case FORMAT_Q6_K:
+    return 208;
+  default:
+    return 0;
+  }
+}
 
 /* Random blocks, with every third block's 16-bit words at the places of f16 scales made infinite, NaN or denormal. All
  * places are hit in time: the word is drawn anew for each block. */
@@ -251,10 +289,7 @@ static void random_blocks(const struct format *f, uint8_t *src, uint64_t n_block
   random_fill(src, n_block * f->bytes);
   if (f->elements == 1) return; /* random 16 or 32 bits have all classes themselves */
   for (uint64_t i = 0; i < n_block; i += 3) {
-    static const uint32_t places[] = {0, 2};
-    uint32_t place = f->number == FORMAT_Q6_K
-                         ? 208
-                         : places[random_next() % (f->number == FORMAT_Q4_K || f->number == FORMAT_Q5_K ? 2 : 1)];
+    uint32_t place = f16_place(f);
     uint16_t word = special[random_next() % (sizeof special / sizeof special[0])];
     memcpy(src + i * f->bytes + place, &word, sizeof word);
   }
@@ -361,6 +396,7 @@ int main(void) {
       cmocka_unit_test(test_block32_definitions),
       cmocka_unit_test(test_k_definitions),
       cmocka_unit_test(test_q6_k_definition),
+      cmocka_unit_test(test_fp4_definitions),
       cmocka_unit_test(test_layout_numbers),
       cmocka_unit_test(test_layout_errors),
       cmocka_unit_test(test_planes_bit_for_bit),
