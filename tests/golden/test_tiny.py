@@ -1,0 +1,74 @@
+"""Every family of tiny_models.py against its golden: the oracle, then the image: both samples at once, and the long one through windows of 1, 7 and
+64 rows. Every family of families.def has a row there or a trained model (TRAINED). `test_tiny.py FAMILY ...`: only these."""
+import json
+import os
+import pathlib
+import re
+import sys
+import time
+
+import golden_bars
+import tiny_models
+
+# Families whose goldens are of trained models: tests/golden/wordnet-*.json and those that test_golden_all.py takes.
+TRAINED = {"qwen3", "qwen3moe"}
+BARS_ORACLE, BARS_IMAGE = (1e-3, 1e-2), (0.01, 0.15)
+BARS_RECURRENT = 0.02, 0.3
+WINDOWS = ("1", "7", "64")
+goldens = pathlib.Path(__file__).parent
+
+
+def write_model(name, golden, folder):
+    data = tiny_models.gguf(name)
+    assert tiny_models.digest(data) == golden["sha256"], f"tiny-{name}.json is of other weights: its row in tiny_models.py or how values are made has changed"
+    model = folder / f"tiny-{name}.gguf"
+    model.write_bytes(data)
+    return model
+
+
+def check_oracle(name, model, samples):
+    errors, margins = [], []
+    for i, sample in enumerate(samples):
+        label, got = f"tiny-{name}[{i}] oracle", golden_bars.oracle(os.environ["MOEC"], model, sample["prompt_ids"], len(sample["ids"]))
+        errors += golden_bars.compare(label, sample, got, *BARS_ORACLE)[0]
+        golden_bars.must_fail(label, sample, got, *BARS_ORACLE)
+        margins.append(golden_bars.generated_margin(got))
+    return errors, margins
+
+
+def check_image(name, model, samples, margins, folder):
+    """All samples in one run (rows of several prompts in a step), then the long one through windows of each size."""
+    bars, errors = BARS_RECURRENT if tiny_models.FAMILIES[name]["recurrent"] else BARS_IMAGE, []
+    image, n = golden_bars.compile_image(model, folder), len(samples[0]["ids"])
+    runs = [(range(len(samples)), ())] + [([len(samples) - 1], ("--window", w)) for w in WINDOWS]
+    for which, options in runs:
+        answers = golden_bars.moert(os.environ["MOERT"], image, [samples[i]["prompt_ids"] for i in which], n, *options)
+        for i, got in zip(which, answers, strict=True):
+            label = " ".join([f"tiny-{name}[{i}]", *options])
+            errors += golden_bars.compare(label, samples[i], got, *bars, margins[i])[0]
+            assert got["text"] == samples[i]["text"] or got["ids"] != samples[i]["ids"], f'{label}: text {got["text"]!r}'
+    return errors
+
+
+def check(name, folder):
+    start, golden = time.monotonic(), json.loads((goldens / f"tiny-{name}.json").read_text())
+    model = write_model(name, golden, folder)
+    oracle, margins = check_oracle(name, model, golden["samples"])
+    middle = time.monotonic()
+    image = check_image(name, model, golden["samples"], margins, folder)
+    print(f"{name:16s} mean and largest difference: oracle {sum(oracle) / len(oracle):.6f} {max(oracle):.5f}, image {sum(image) / len(image):.5f} "
+          f"{max(image):.5f}; {middle - start:.1f} + {time.monotonic() - middle:.1f} s", flush=True)
+
+
+def check_covered():
+    rows = re.findall(r'^FAMILY\("([^"]+)"', (goldens.parent.parent / "compiler/families.def").read_text(), re.M)
+    covered = TRAINED | {row["architecture"] for row in tiny_models.FAMILIES.values()}
+    assert rows and not set(rows) - covered, f"no golden: {sorted(set(rows) - covered)}; add a row to tiny_models.py and run tiny_goldens.py"
+
+
+if len(sys.argv) == 1:
+    check_covered()
+folder = pathlib.Path(os.environ["BUILD_DIR"], "tests-tiny")
+folder.mkdir(exist_ok=True)
+for name in sys.argv[1:] or tiny_models.FAMILIES:
+    check(name, folder)

@@ -1,0 +1,210 @@
+#!/usr/bin/env python3
+"""Tiny random models, one a family that has no trained model beside the tree: `tiny_models.py FAMILY OUT.gguf [--f32]`.
+
+Owns: the table FAMILIES, a row a family, and writing a row as a GGUF. Does not own: goldens (tiny_goldens.py makes them), what is compared
+(test_tiny.py). Python's standard library only.
+Invariants: a row gives the same bytes everywhere: weights come from integers of a seeded generator and exact or correctly rounded arithmetic.
+--f32 writes the same values as F32 (every format here widens exactly). A changed row needs another golden: goldens hold the file's hash.
+
+A row is family(architecture, keys, tensors, ...). keys: hyperparameters without the architecture's prefix. tensors: texts in which every tensor
+stands as `name columns [rows [matrices]]`, separated by commas; the second text is once a layer. Sizes are numbers or names from SIZES and the
+row's own `sizes`; `layers` may give another text a layer. Values follow from the name (VALUES); formats from the name, too (FORMATS): every
+family mixes F32, F16, BF16, Q8_0 and Q4_0, alike in all layers, so that a run compiles few kernels."""
+import array
+import hashlib
+import math
+import random
+import re
+import struct
+import sys
+
+N_VOCAB, N_CTX = 300, 512
+SIZES = dict(d=64, v=N_VOCAB, h=64, k=32, hd=32, f=96, e=8, x=32)  # d_model, vocabulary, all heads, all k/v heads, head, d_ff, experts, their d_ff
+
+HEAD = "token_embd.weight d v, output_norm.weight d, output.weight d v"
+HEAD_TIED = "token_embd.weight d v, output_norm.weight d"
+ATTENTION = "attn_norm.weight d, attn_q.weight d h, attn_k.weight d k, attn_v.weight d k, attn_output.weight h d"
+QKV_BIAS = "attn_q.bias h, attn_k.bias k, attn_v.bias k"
+QK_NORM = "attn_q_norm.weight hd, attn_k_norm.weight hd"
+DENSE = "ffn_norm.weight d, ffn_gate.weight d f, ffn_up.weight d f, ffn_down.weight f d"
+EXPERTS = "ffn_norm.weight d, ffn_gate_inp.weight d e, ffn_gate_exps.weight d x e, ffn_up_exps.weight d x e, ffn_down_exps.weight x d e"
+
+
+def family(architecture, keys, once, *layer, layers=3, seed=1, per_layer=None, recurrent=False, **sizes):
+    """keys override the usual ones (None leaves one out). per_layer: {layer: texts} for layers unlike the others."""
+    return dict(architecture=architecture, keys=keys, once=once, layer=layer, layers=layers, seed=seed, per_layer=per_layer or {},
+                recurrent=recurrent, sizes={**SIZES, **sizes})
+
+
+FAMILIES = {
+    "qwen2": family("qwen2", {}, HEAD_TIED, ATTENTION, QKV_BIAS, DENSE, seed=3),
+}
+
+
+def keys_of(row):
+    """The hyperparameters of a row: the usual ones, then its own."""
+    s = row["sizes"]
+    keys = {"block_count": row["layers"], "context_length": N_CTX, "embedding_length": s["d"], "feed_forward_length": s["f"],
+            "attention.head_count": s["h"] // s["hd"], "attention.head_count_kv": s["k"] // s["hd"], "attention.key_length": s["hd"],
+            "attention.value_length": s["hd"], "rope.dimension_count": s["hd"], "attention.layer_norm_rms_epsilon": 1e-5,
+            "rope.freq_base": 10000.0, "vocab_size": N_VOCAB}
+    keys.update(row["keys"])
+    return {k: v for k, v in keys.items() if v is not None}
+
+
+def tensors_of(row):
+    """[(name, [columns, rows, matrices])], in the order of the file."""
+    out = []
+
+    def add(prefix, text):
+        for item in filter(None, (i.split() for i in text.split(","))):
+            out.append((prefix + item[0], [int(n) if n.isdigit() else row["sizes"][n] for n in item[1:]]))
+    add("", row["once"])
+    for layer in range(row["layers"]):
+        for text in row["per_layer"].get(layer, row["layer"]):
+            add(f"blk.{layer}.", text)
+    return out
+
+
+# ---- Values ----
+
+def noise(rng, n):
+    """n values of mean 0 and variance 1: sums of four uniform 16-bit integers, exactly the same everywhere."""
+    u = array.array("H", rng.randbytes(8 * n))
+    if sys.byteorder == "big":
+        u.byteswap()
+    scale = math.sqrt(3) / 65536
+    return [(a + b + c + d - 131070) * scale for a, b, c, d in zip(u[0::4], u[1::4], u[2::4], u[3::4])]
+
+
+# (pattern, mean, deviation; of a matrix the deviation is divided by the root of its columns). The first that fits. Deviations are chosen so that
+# attention looks at some tokens more than at others, that experts are chosen by a margin, and that the best token stands out.
+VALUES = [
+    (r"rope_freqs", 4.0, 1.5),
+    (r"norm[^.]*\.weight$", 1.0, 0.25),
+    (r"exp_probs_b", 0.0, 0.15),
+    (r"\.bias$", 0.0, 0.4),
+    (r"token_embd", 0.0, 4.0),
+    (r"^output\.weight", 0.0, 4.0),
+    (r"ffn_gate_inp", 0.0, 2.5),
+    (r"attn_(q|k|qkv)\.", 0.0, 1.8),
+    (r"attn_output|ffn_down", 0.0, 2.0),
+    (r"", 0.0, 1.2),
+]
+FORMATS = [(r"ffn_gate_inp|shexp", "BF16"), (r"attn_[qk]\.|ffn_gate", "F16"), (r"attn_v|ffn_up|token_embd|^output", "Q8_0"), (r"ffn_down", "Q4_0"), (r"", "F16")]
+NUMBERS = {"F32": 0, "F16": 1, "Q4_0": 2, "Q8_0": 8, "BF16": 30}
+
+
+def first(table, name):
+    return next(row for row in table if re.search(row[0], name))
+
+
+def half(x):
+    return struct.unpack("<e", struct.pack("<e", x))[0]
+
+
+def q8_0(x):
+    """Blocks of 32: an f16 d, then 32 signed bytes; the value is d * byte."""
+    out, wide = [], []
+    for i in range(0, len(x), 32):
+        d = half(max(map(abs, x[i:i + 32])) / 127) or 2.0 ** -14
+        q = [max(-127, min(127, round(v / d))) for v in x[i:i + 32]]
+        out.append(struct.pack("<e32b", d, *q))
+        wide += [d * n for n in q]
+    return b"".join(out), wide
+
+
+def q4_0(x):
+    """Blocks of 32: an f16 d, then 16 bytes with value i in the low and value i + 16 in the high half; the value is d * (n - 8)."""
+    out, wide = [], []
+    for i in range(0, len(x), 32):
+        d = half(max(map(abs, x[i:i + 32])) / 7) or 2.0 ** -14
+        q = [max(0, min(15, round(v / d) + 8)) for v in x[i:i + 32]]
+        out.append(struct.pack("<e16B", d, *(a | b << 4 for a, b in zip(q[:16], q[16:]))))
+        wide += [d * (n - 8) for n in q]
+    return b"".join(out), wide
+
+
+def encode(kind, x):
+    """(bytes, the values that they stand for)"""
+    if kind == "Q8_0":
+        return q8_0(x)
+    if kind == "Q4_0":
+        return q4_0(x)
+    if kind == "F16":
+        data = struct.pack(f"<{len(x)}e", *x)
+        return data, struct.unpack(f"<{len(x)}e", data)
+    words = struct.unpack(f"<{len(x)}I", struct.pack(f"<{len(x)}f", *x))
+    if kind == "BF16":
+        words = [w >> 16 for w in words]  # toward zero
+        return struct.pack(f"<{len(x)}H", *words), struct.unpack(f"<{len(x)}f", struct.pack(f"<{len(x)}I", *(w << 16 for w in words)))
+    return struct.pack(f"<{len(x)}I", *words), struct.unpack(f"<{len(x)}f", struct.pack(f"<{len(x)}I", *words))
+
+
+def tensor(row, name, dims, f32):
+    """(format, bytes) of a tensor. Its values depend on the row's seed and its own name alone."""
+    n = math.prod(dims)
+    pattern, mean, deviation = first(VALUES, name)
+    if len(dims) > 1:
+        deviation /= math.sqrt(dims[0])
+    rng = random.Random(f'{row["architecture"]} {row["seed"]} {name}')
+    kind = first(FORMATS, name)[1] if len(dims) > 1 else "F32"
+    data, wide = encode(kind, [mean + deviation * z for z in noise(rng, n)])
+    return ("F32", struct.pack(f"<{n}f", *wide)) if f32 else (kind, data)
+
+
+# ---- The file ----
+
+def text(s):
+    b = s.encode()
+    return struct.pack("<Q", len(b)) + b
+
+
+def value(v):
+    """A metadata value behind its type: bool, int (u32), float (f32), str, or a list of one of these (ints: i32)."""
+    if isinstance(v, bool):
+        return struct.pack("<I?", 7, v)
+    if isinstance(v, int):
+        return struct.pack("<II", 4, v)
+    if isinstance(v, float):
+        return struct.pack("<If", 6, v)
+    if isinstance(v, str):
+        return struct.pack("<I", 8) + text(v)
+    code, one = {bool: (7, lambda x: struct.pack("<?", x)), int: (5, lambda x: struct.pack("<i", x)),
+                 float: (6, lambda x: struct.pack("<f", x)), str: (8, text)}[type(v[0])]
+    return struct.pack("<IIQ", 9, code, len(v)) + b"".join(map(one, v))
+
+
+def vocabulary():
+    """Byte-level BPE: the bytes of ASCII in GPT-2's alphabet, one merge, fillers, an end token. No bytes above: the peer leaves tokens out of its
+    log-probabilities while a character is incomplete."""
+    tokens = [chr(b) if 33 <= b < 127 else chr(256 + b if b < 33 else 289) for b in range(128)] + ["th"]
+    tokens += [f"<{i}>" for i in range(len(tokens), N_VOCAB - 1)] + ["<|endoftext|>"]
+    return {"model": "gpt2", "pre": "gpt-2", "tokens": tokens, "token_type": [1] * (N_VOCAB - 1) + [3], "merges": ["t h"],
+            "bos_token_id": N_VOCAB - 1, "eos_token_id": N_VOCAB - 1, "padding_token_id": N_VOCAB - 1, "add_bos_token": False}
+
+
+def gguf(name, f32=False):
+    """The bytes of a row's file."""
+    row = FAMILIES[name]
+    keys = {"general.architecture": row["architecture"], "general.name": f"tiny {name}", "general.alignment": 32}
+    keys.update({f'{row["architecture"]}.{k}': v for k, v in keys_of(row).items()})
+    keys.update({f"tokenizer.ggml.{k}": v for k, v in vocabulary().items()})
+    infos, data = [], bytearray()
+    for tensor_name, dims in tensors_of(row):
+        kind, content = tensor(row, tensor_name, dims, f32)
+        infos.append(text(tensor_name) + struct.pack(f"<I{len(dims)}QIQ", len(dims), *dims, NUMBERS[kind], len(data)))
+        data += content + bytes(-len(content) % 32)
+    head = b"GGUF" + struct.pack("<IQQ", 3, len(infos), len(keys)) + b"".join(text(k) + value(v) for k, v in keys.items()) + b"".join(infos)
+    return head + bytes(-len(head) % 32) + bytes(data)
+
+
+def digest(data):
+    return hashlib.sha256(data).hexdigest()
+
+
+if __name__ == "__main__":
+    if len(sys.argv) not in (3, 4) or sys.argv[1] not in FAMILIES:
+        sys.exit(f"usage: tiny_models.py FAMILY OUT.gguf [--f32]; families: {', '.join(FAMILIES)}")
+    with open(sys.argv[2], "wb") as file:
+        file.write(gguf(sys.argv[1], "--f32" in sys.argv))
