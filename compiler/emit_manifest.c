@@ -61,7 +61,9 @@ static void emit_fill_model(struct img_manifest *m, const struct ir_graph *g) {
     const struct ir_node *node = &g->node[i];
     if (node->op == IR_ATTENTION) m->model_n_head = node->a.n_head;
     if (node->op == IR_ROUTER) m->model_n_expert = node->a.n_expert, m->model_n_expert_used = node->a.n_expert_used;
-    if (node->op == IR_SILU_MUL) m->model_d_ff = (uint32_t)g->node[node->in[0]].weight[0]->dim[1];
+    const struct ir_node *gate = node->op == IR_GLU ? &g->node[node->in[0]] : NULL;
+    if (gate && (gate->op == IR_EXPERT_LINEAR || (gate->op == IR_LINEAR && !m->model_n_expert)))
+      m->model_d_ff = (uint32_t)gate->weight[0]->dim[1];
   }
 }
 

@@ -22,7 +22,7 @@ enum ir_op {
   IR_N_OP
 };
 
-enum { IR_MAX_IN = 3, IR_MAX_WEIGHT = 2, IR_NONE = -1, IR_NO_LAYER = -1 };
+enum { IR_MAX_IN = 3, IR_MAX_WEIGHT = 3, IR_NONE = -1, IR_NO_LAYER = -1 };
 
 /* A row of ir_ops.def. */
 struct ir_op_info {
@@ -33,6 +33,15 @@ struct ir_op_info {
 extern const struct ir_op_info ir_ops[IR_N_OP];
 
 enum ir_rope_pairs { IR_ROPE_HALVES = 0, IR_ROPE_NEIGHBOURS = 1 }; /* (j, j + n_rot/2); (2j, 2j + 1) */
+
+/* Of a GLU (ir_ops.def has the formulas). The numbers are also the kernels' parameter ACT. GELU is the tanh form;
+ * Source of SWIGLU_OAI: gpt-oss' reference implementation (limit 7, alpha 1.702). */
+enum ir_activation { IR_SILU = 0, IR_GELU = 1, IR_SIGMOID = 2, IR_SWIGLU_OAI = 3 };
+#define IR_SWIGLU_ALPHA 1.702
+#define IR_SWIGLU_LIMIT 7.0
+
+/* How a ROUTER makes weights of logits; the kernels' parameter GATING. SOFTMAX_AFTER: over the chosen logits alone. */
+enum ir_gating { IR_GATING_SOFTMAX = 0, IR_GATING_SIGMOID = 1, IR_GATING_SOFTMAX_AFTER = 2 };
 
 /* A rotation: angle of pair j at position p is p * inv_freq[j] radians. inv_freq: n_rot / 2, owned by the graph. */
 struct ir_rope {
@@ -50,6 +59,11 @@ struct ir_attr {
   uint32_t state; /* layer of the key/value state: 0 .. n_state - 1 */
   uint32_t n_expert, n_expert_used;
   bool renormalize;
+  enum ir_activation activation;
+  enum ir_gating gating;
+  double weight_scale;            /* of a ROUTER; 0: 1 */
+  uint32_t n_group, n_group_used; /* of a ROUTER; n_group 0 or 1: experts are in no groups */
+  uint32_t n_group_sum;           /* scores that make a group's: 1 (DeepSeek-V2) or 2 (DeepSeek-V3); 0: 2 */
 };
 
 struct ir_node {

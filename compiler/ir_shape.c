@@ -106,20 +106,31 @@ enum moe_code ir_shape_attention(const struct ir_graph *g, const struct ir_node 
   return ir_width(node, wanted[0], 1, width, err);
 }
 
-static enum moe_code ir_shape_elementwise(const struct ir_graph *g, const struct ir_node *node, uint32_t *width,
-                                          struct moe_error *err) {
+enum moe_code ir_shape_add(const struct ir_graph *g, const struct ir_node *node, uint32_t *width,
+                           struct moe_error *err) {
   uint32_t a = ir_input(g, node, 0)->width, b = ir_input(g, node, 1)->width;
   return a == b ? ir_width(node, a, 1, width, err) : ir_bad_width(node, b, a, err);
 }
 
-enum moe_code ir_shape_add(const struct ir_graph *g, const struct ir_node *node, uint32_t *width,
+enum moe_code ir_shape_glu(const struct ir_graph *g, const struct ir_node *node, uint32_t *width,
                            struct moe_error *err) {
-  return ir_shape_elementwise(g, node, width, err);
+  uint32_t a = ir_input(g, node, 0)->width, b = ir_input(g, node, 1)->width;
+  return a == b || a == 1 ? ir_width(node, b, 1, width, err) : ir_bad_width(node, a, b, err);
 }
 
-enum moe_code ir_shape_silu_mul(const struct ir_graph *g, const struct ir_node *node, uint32_t *width,
-                                struct moe_error *err) {
-  return ir_shape_elementwise(g, node, width, err);
+/* Groups divide the experts evenly, and those that are kept have enough of them. */
+static enum moe_code ir_check_groups(const struct ir_node *node, struct moe_error *err) {
+  const struct ir_attr *a = &node->a;
+  if (a->n_group <= 1) return MOE_OK;
+  uint32_t size = a->n_expert / a->n_group, n_sum = a->n_group_sum ? a->n_group_sum : 2;
+  if (a->n_expert % a->n_group || a->n_group_used == 0 || a->n_group_used > a->n_group || n_sum > 2 || n_sum > size ||
+      (uint64_t)size * a->n_group_used < a->n_expert_used)
+    return moe_fail(
+        err, MOE_FAILED,
+        "layer %d, router: %u experts in %u groups, of which %u have the chosen %u; allowed: equal groups of "
+        "two or more, and as many experts in those kept as are chosen",
+        node->layer, a->n_expert, a->n_group, a->n_group_used, a->n_expert_used);
+  return MOE_OK;
 }
 
 enum moe_code ir_shape_router(const struct ir_graph *g, const struct ir_node *node, uint32_t *width,
@@ -129,6 +140,9 @@ enum moe_code ir_shape_router(const struct ir_graph *g, const struct ir_node *no
     return moe_fail(err, MOE_FAILED, "layer %d, router: chooses %u of %u experts", node->layer, a->n_expert_used,
                     a->n_expert);
   enum moe_code code = ir_check_weight(node, 0, ir_input(g, node, 0)->width, a->n_expert, 1, err);
+  for (int i = 1; i <= 2 && !code; i++)
+    if (node->weight[i]) code = ir_check_weight(node, i, a->n_expert, 1, 1, err);
+  if (!code) code = ir_check_groups(node, err);
   return code ? code : ir_width(node, a->n_expert_used, 2, width, err);
 }
 
@@ -139,6 +153,7 @@ enum moe_code ir_shape_expert_linear(const struct ir_graph *g, const struct ir_n
   uint64_t in = ir_input(g, node, 0)->width, n_in = node->weight[0]->dim[0];
   if (in != n_in && in != n_in * node->a.n_expert_used) return ir_bad_width(node, in, n_in, err);
   code = ir_check_weight(node, 0, n_in, 0, node->a.n_expert, err);
+  if (!code && node->weight[1]) code = ir_check_weight(node, 1, node->weight[0]->dim[1], node->a.n_expert, 1, err);
   return code ? code : ir_width(node, node->weight[0]->dim[1], node->a.n_expert_used, width, err);
 }
 

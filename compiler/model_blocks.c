@@ -112,22 +112,63 @@ static void blocks_check_rope(struct blocks *b) {
                 b->h.rope_factor, BLOCKS_MIN_ROPE_FACTOR);
 }
 
-/* A key that families ignore must have a value that changes nothing. */
-static void blocks_check_neutral(struct blocks *b, const char *key, double one, double other) {
-  char name[192];
+/* The rows of hparams.def that only some families honour. */
+static const struct blocks_option {
+  const char *key;
+  double min, max, neutral[2];
+} blocks_options[] = {
+#define HPARAM(field, key, fallback, min, max)
+#define HPARAM_REAL(field, key, fallback, min, max)
+#define HPARAM_OPTION(key, min, max, a, b) {key, min, max, {a, b}},
+#include "hparams.def"
+#undef HPARAM
+#undef HPARAM_REAL
+};
+enum { BLOCKS_N_OPTION = sizeof blocks_options / sizeof *blocks_options };
+
+/* Whether the file has the key; *value: NaN when it is no number. */
+static bool blocks_option_value(const struct blocks *b, const char *key, char name[192], double *value) {
   int64_t whole = 0;
   float real = 0;
   bool flag = false;
-  if (b->code || !gguf_has(b->gguf, blocks_key(b, key, name, sizeof name))) return;
-  double value = (double)NAN; /* of a type that is no number */
+  if (!gguf_has(b->gguf, blocks_key(b, key, name, 192))) return false;
+  *value = (double)NAN;
   if (!gguf_get_i64(b->gguf, name, &whole, NULL))
-    value = (double)whole;
+    *value = (double)whole;
   else if (!gguf_get_f32(b->gguf, name, &real, NULL))
-    value = (double)real;
+    *value = (double)real;
   else if (!gguf_get_bool(b->gguf, name, &flag, NULL))
-    value = flag;
-  if (value == one || value == other) return;
-  blocks_fail(b, MOE_DECLINED, "%s: %g changes what the model computes, and moec does not have it", name, value);
+    *value = flag;
+  return true;
+}
+
+double blocks_honours(struct blocks *b, const char *key, double fallback) {
+  char name[192];
+  double value = fallback;
+  if (b->code) return fallback;
+  for (int i = 0; i < BLOCKS_N_OPTION; i++) {
+    const struct blocks_option *o = &blocks_options[i];
+    if (strcmp(o->key, key)) continue;
+    b->honoured[i] = true;
+    if (!blocks_option_value(b, key, name, &value) || (value >= o->min && value <= o->max)) return value;
+    blocks_fail(b, MOE_FAILED, "%s: %g; allowed: %g to %g", name, value, o->min, o->max);
+    return fallback;
+  }
+  blocks_fail(b, MOE_FAILED, "%s: no row HPARAM_OPTION has this key", key);
+  return fallback;
+}
+
+/* A key that the family does not honour must have a value that changes nothing. */
+static void blocks_check_options(struct blocks *b) {
+  char name[192];
+  double value;
+  for (int i = 0; i < BLOCKS_N_OPTION && !b->code; i++) {
+    const struct blocks_option *o = &blocks_options[i];
+    if (b->honoured[i] || !blocks_option_value(b, o->key, name, &value)) continue;
+    if (value != o->neutral[0] && value != o->neutral[1])
+      blocks_fail(b, MOE_DECLINED, "%s: %g changes what the model computes, and %s does not have it here", name, value,
+                  b->graph->family);
+  }
 }
 
 /* A window as long as the context, or 0, is none. */
@@ -165,15 +206,10 @@ void blocks_init(struct blocks *b, struct ir_graph *graph, const struct gguf *gg
   blocks_check_experts(b);
   blocks_check_rope(b);
   blocks_check_window(b);
-#define HPARAM(field, key, fallback, min, max)
-#define HPARAM_REAL(field, key, fallback, min, max)
-#define HPARAM_NEUTRAL(key, one, other) blocks_check_neutral(b, key, one, other);
-#include "hparams.def"
-#undef HPARAM
-#undef HPARAM_REAL
   if (b->code) return;
   b->used = calloc(gguf_n_tensor(gguf) + 1, sizeof *b->used);
-  if (!b->used)
+  b->honoured = calloc(BLOCKS_N_OPTION, sizeof *b->honoured);
+  if (!b->used || !b->honoured)
     blocks_fail(b, MOE_FAILED, "out of memory: a flag for each of %llu tensors",
                 (unsigned long long)gguf_n_tensor(gguf));
   const struct gguf_tensor *embd = gguf_find_tensor(gguf, "token_embd.weight");
@@ -193,13 +229,15 @@ void blocks_init(struct blocks *b, struct ir_graph *graph, const struct gguf *gg
 }
 
 enum moe_code blocks_finish(struct blocks *b) {
+  if (!b->code) blocks_check_options(b);
   for (uint64_t i = 0; !b->code && i < gguf_n_tensor(b->gguf); i++)
     if (!b->used[i])
       blocks_fail(b, MOE_DECLINED,
                   "tensor[%llu] %s: %s has no place for it here; the model is a variant that moec does not compile",
                   (unsigned long long)i, gguf_tensor(b->gguf, i)->name, b->graph->family);
   free(b->used);
-  b->used = NULL;
+  free(b->honoured);
+  b->used = b->honoured = NULL;
   return b->code;
 }
 
@@ -329,40 +367,82 @@ int blocks_attention(struct blocks *b, int layer, int x, const struct blocks_att
   return blocks_add(b, layer, x, blocks_linear(b, layer, y, "attn_output", h->d_model, false));
 }
 
-int blocks_dense_ffn(struct blocks *b, int layer, int x) {
+int blocks_glu(struct blocks *b, int layer, int gate, int up, enum ir_activation activation) {
+  return blocks_node(
+      b, &(struct ir_node){.op = IR_GLU, .layer = layer, .in = {gate, up}, .a = {.activation = activation}});
+}
+
+int blocks_dense_ffn(struct blocks *b, int layer, int x, const struct blocks_ffn *kind) {
   const struct hparams *h = &b->h;
-  int n = blocks_norm(b, layer, x, "ffn_norm", h->d_model);
-  int gate = blocks_linear(b, layer, n, "ffn_gate", h->d_ff, false);
-  int up = blocks_linear(b, layer, n, "ffn_up", h->d_ff, false);
-  int mul = blocks_node(b, &(struct ir_node){.op = IR_SILU_MUL, .layer = layer, .in = {gate, up}});
-  return blocks_add(b, layer, x, blocks_linear(b, layer, mul, "ffn_down", h->d_model, false));
+  uint32_t d_ff = kind->d_ff ? kind->d_ff : h->d_ff;
+  int n = blocks_norm(b, layer, x, kind->norm ? kind->norm : "ffn_norm", h->d_model);
+  int gate = blocks_linear(b, layer, n, "ffn_gate", d_ff, kind->bias);
+  int up = blocks_linear(b, layer, n, "ffn_up", d_ff, kind->bias);
+  int mul = blocks_glu(b, layer, gate, up, kind->activation);
+  return blocks_add(b, layer, x, blocks_linear(b, layer, mul, "ffn_down", h->d_model, kind->bias));
 }
 
 static int blocks_expert_linear(struct blocks *b, int layer, int x, int router, const char *name, uint64_t n_in,
-                                uint64_t n_out) {
+                                uint64_t n_out, bool bias) {
   const struct hparams *h = &b->h;
-  const struct gguf_tensor *w = blocks_tensor(b, layer, name, n_in, n_out, h->n_expert);
+  char text[96];
+  const struct gguf_tensor *w = blocks_tensor(b, layer, blocks_name(name, "weight", text), n_in, n_out, h->n_expert);
+  const struct gguf_tensor *v =
+      bias ? blocks_tensor(b, layer, blocks_name(name, "bias", text), n_out, h->n_expert, 1) : NULL;
   return blocks_node(b, &(struct ir_node){.op = IR_EXPERT_LINEAR,
                                           .layer = layer,
                                           .in = {x, router},
-                                          .weight = {w},
+                                          .weight = {w, v},
                                           .a = {.n_expert = h->n_expert, .n_expert_used = h->n_expert_used}});
 }
 
-int blocks_expert_ffn(struct blocks *b, int layer, int x, const struct blocks_experts *kind) {
+static int blocks_router(struct blocks *b, int layer, int n, const struct blocks_experts *kind) {
   const struct hparams *h = &b->h;
-  const struct ir_attr chosen = {
-      .n_expert = h->n_expert, .n_expert_used = h->n_expert_used, .renormalize = kind->renormalize};
-  int n = blocks_norm(b, layer, x, "ffn_norm", h->d_model);
-  const struct gguf_tensor *w = blocks_tensor(b, layer, "ffn_gate_inp.weight", h->d_model, h->n_expert, 1);
-  int router =
-      blocks_node(b, &(struct ir_node){.op = IR_ROUTER, .layer = layer, .in = {n}, .weight = {w}, .a = chosen});
-  int gate = blocks_expert_linear(b, layer, n, router, "ffn_gate_exps.weight", h->d_model, h->d_ff_expert);
-  int up = blocks_expert_linear(b, layer, n, router, "ffn_up_exps.weight", h->d_model, h->d_ff_expert);
-  int mul = blocks_node(b, &(struct ir_node){.op = IR_SILU_MUL, .layer = layer, .in = {gate, up}});
-  int down = blocks_expert_linear(b, layer, mul, router, "ffn_down_exps.weight", h->d_ff_expert, h->d_model);
-  int y = blocks_node(b, &(struct ir_node){.op = IR_COMBINE, .layer = layer, .in = {down, router}, .a = chosen});
-  return blocks_add(b, layer, x, y);
+  const struct ir_attr a = {.n_expert = h->n_expert,
+                            .n_expert_used = h->n_expert_used,
+                            .renormalize = kind->renormalize,
+                            .gating = kind->gating,
+                            .weight_scale = kind->weight_scale,
+                            .n_group = kind->n_group,
+                            .n_group_used = kind->n_group_used,
+                            .n_group_sum = kind->n_group_sum};
+  const struct gguf_tensor *w = blocks_tensor(b, layer, "ffn_gate_inp.weight", h->d_model, h->n_expert, 1), *v = NULL,
+                           *s = NULL;
+  if (kind->router_bias) v = blocks_tensor(b, layer, "ffn_gate_inp.bias", h->n_expert, 1, 1);
+  if (kind->selection_bias) s = blocks_tensor(b, layer, "exp_probs_b.bias", h->n_expert, 1, 1);
+  return blocks_node(b, &(struct ir_node){.op = IR_ROUTER, .layer = layer, .in = {n}, .weight = {w, v, s}, .a = a});
+}
+
+int blocks_routed(struct blocks *b, int layer, int n, int router_n, const struct blocks_experts *kind) {
+  const struct hparams *h = &b->h;
+  uint32_t d_ff = kind->d_ff ? kind->d_ff : h->d_ff_expert ? h->d_ff_expert : h->d_ff;
+  int router = blocks_router(b, layer, router_n, kind);
+  int gate = blocks_expert_linear(b, layer, n, router, "ffn_gate_exps", h->d_model, d_ff, kind->bias);
+  int up = blocks_expert_linear(b, layer, n, router, "ffn_up_exps", h->d_model, d_ff, kind->bias);
+  int mul = blocks_glu(b, layer, gate, up, kind->activation);
+  int down = blocks_expert_linear(b, layer, mul, router, "ffn_down_exps", d_ff, h->d_model, kind->bias);
+  return blocks_node(b, &(struct ir_node){.op = IR_COMBINE,
+                                          .layer = layer,
+                                          .in = {down, router},
+                                          .a = {.n_expert = h->n_expert, .n_expert_used = h->n_expert_used}});
+}
+
+int blocks_shared_expert(struct blocks *b, int layer, int n, const struct blocks_shared *kind) {
+  const struct hparams *h = &b->h;
+  uint32_t d_ff = kind->d_ff ? kind->d_ff : h->d_ff_shared;
+  int gate = blocks_linear(b, layer, n, "ffn_gate_shexp", d_ff, false);
+  int up = blocks_linear(b, layer, n, "ffn_up_shexp", d_ff, false);
+  int mul = blocks_glu(b, layer, gate, up, kind->activation);
+  int y = blocks_linear(b, layer, mul, "ffn_down_shexp", h->d_model, false);
+  if (!kind->gated) return y;
+  return blocks_glu(b, layer, blocks_linear(b, layer, n, "ffn_gate_inp_shexp", 1, false), y, IR_SIGMOID);
+}
+
+int blocks_expert_ffn(struct blocks *b, int layer, int x, const struct blocks_experts *kind) {
+  int n = blocks_norm(b, layer, x, kind->norm ? kind->norm : "ffn_norm", b->h.d_model);
+  if (!kind->shared) return blocks_add(b, layer, x, blocks_routed(b, layer, n, n, kind));
+  int shared = blocks_shared_expert(b, layer, n, kind->shared);
+  return blocks_add(b, layer, x, blocks_add(b, layer, shared, blocks_routed(b, layer, n, n, kind)));
 }
 
 int blocks_head(struct blocks *b, int x) {

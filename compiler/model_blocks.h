@@ -25,7 +25,8 @@ struct blocks {
   struct ir_graph *graph; /* under construction, borrowed */
   const struct gguf *gguf;
   struct hparams h;
-  bool *used; /* by tensor index */
+  bool *used;     /* by tensor index */
+  bool *honoured; /* by HPARAM_OPTION row */
   enum moe_code code;
   struct moe_error *err;
 };
@@ -37,9 +38,35 @@ struct blocks_attention {
   enum ir_rope_pairs pairs;
 };
 
-/* What kind of mixture of experts a layer has. */
+/* Feed-forward blocks. Everything that is zero is the plain form: SiLU, no biases, the norm "ffn_norm". */
+struct blocks_ffn {
+  const char *norm; /* NULL: "ffn_norm" */
+  enum ir_activation activation;
+  bool bias;     /* ffn_gate.bias, ffn_up.bias, ffn_down.bias */
+  uint32_t d_ff; /* 0: the hyperparameter feed_forward_length */
+};
+
+/* An expert that every row passes: ffn_gate_shexp, ffn_up_shexp, ffn_down_shexp. */
+struct blocks_shared {
+  enum ir_activation activation;
+  bool gated;    /* its output is multiplied by sigmoid(ffn_gate_inp_shexp . x), a number a row */
+  uint32_t d_ff; /* 0: the hyperparameter expert_shared_feed_forward_length */
+};
+
+/* What kind of mixture of experts a layer has. Zero: softmax over all, the probabilities as they are, no shared expert.
+ */
 struct blocks_experts {
-  bool renormalize; /* the chosen experts' probabilities are divided by their sum */
+  const char *norm; /* NULL: "ffn_norm" */
+  enum ir_activation activation;
+  enum ir_gating gating;
+  bool renormalize;                            /* the chosen experts' weights are divided by their sum */
+  double weight_scale;                         /* multiplies them; 0: 1 */
+  bool router_bias;                            /* ffn_gate_inp.bias, on the logits */
+  bool selection_bias;                         /* exp_probs_b.bias, on what experts are chosen by */
+  bool bias;                                   /* ffn_gate_exps.bias, ffn_up_exps.bias, ffn_down_exps.bias */
+  uint32_t n_group, n_group_used, n_group_sum; /* ir.h */
+  uint32_t d_ff; /* 0: the hyperparameter expert_feed_forward_length, or feed_forward_length where that is missing */
+  const struct blocks_shared *shared; /* NULL: none */
 };
 
 /* Reads hyperparameters (hparams.def) and checks what they say about each other: heads divide, the chosen experts are
@@ -52,6 +79,11 @@ enum moe_code blocks_finish(struct blocks *b);
 
 /* Records a failure of the model (the first one stays). Returns IR_NONE. */
 int blocks_fail(struct blocks *b, enum moe_code code, const char *format, ...) __attribute__((format(printf, 3, 4)));
+
+/* The value of an HPARAM_OPTION of hparams.def ("key" without the architecture), `fallback` when the file has none: the
+ * family computes with it, whatever it is. Keys that no call has asked for are declined unless they change nothing.
+ * Fails for values outside the row's bounds, and for a key that is no row. */
+double blocks_honours(struct blocks *b, const char *key, double fallback);
 
 /* Tensors. Name: "blk.<layer>.<name>", or only <name> with IR_NO_LAYER. n_in columns, n_out rows, n_mat matrices,
  * exactly. NULL after a failure; blocks_optional_tensor also returns NULL, without failing, when the file has none. */
@@ -69,8 +101,16 @@ int blocks_add(struct blocks *b, int layer, int x, int y);
 
 /* Whole blocks with their norm and residual: x + f(norm(x)). */
 int blocks_attention(struct blocks *b, int layer, int x, const struct blocks_attention *kind);
-int blocks_dense_ffn(struct blocks *b, int layer, int x);
+int blocks_dense_ffn(struct blocks *b, int layer, int x, const struct blocks_ffn *kind);
 int blocks_expert_ffn(struct blocks *b, int layer, int x, const struct blocks_experts *kind);
+
+/* Their parts, for normed rows n, without residual: the routed experts' sum, chosen by router_n (n in most families),
+ * and the shared expert's row, gated when it is. */
+int blocks_routed(struct blocks *b, int layer, int n, int router_n, const struct blocks_experts *kind);
+int blocks_shared_expert(struct blocks *b, int layer, int n, const struct blocks_shared *kind);
+
+/* act(a) * b; a of one column holds for all of b's. */
+int blocks_glu(struct blocks *b, int layer, int gate, int up, enum ir_activation activation);
 
 /* Output norm and output matrix over the selected rows; output.weight, or token_embd.weight where the two are tied. */
 int blocks_head(struct blocks *b, int x);

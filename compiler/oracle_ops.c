@@ -46,8 +46,7 @@ static void oracle_weights(const struct gguf_tensor *t, uint64_t row, double *w,
   for (uint64_t i = 0; i < n; i++) w[i] = (double)scratch[i];
 }
 
-/* A norm weight or a bias. */
-static void oracle_vector(const struct oracle_call *c, const struct gguf_tensor *t, double *w) {
+void oracle_vector(const struct oracle_call *c, const struct gguf_tensor *t, double *w) {
   oracle_weights(t, 0, w, (float *)(c->scratch));
 }
 
@@ -57,7 +56,7 @@ uint64_t oracle_scratch(const struct ir_graph *graph, uint32_t n_position) {
     for (int k = 0; k < IR_MAX_WEIGHT; k++) {
       const struct gguf_tensor *t = graph->node[i].weight[k];
       if (t && t->dim[0] > columns) columns = t->dim[0];
-      if (graph->node[i].op == IR_ROUTER && t && t->dim[1] > columns) columns = t->dim[1];
+      if (graph->node[i].op == IR_ROUTER && t && 2 * t->dim[1] > columns) columns = 2 * t->dim[1];
     }
   uint64_t rows = columns * (ORACLE_ROWS + 1); /* the floats, then the rows of doubles */
   return (rows > n_position ? rows : n_position) + 8;
@@ -120,9 +119,34 @@ void oracle_add(const struct oracle_call *c) {
   for (uint64_t i = 0; i < n; i++) c->out[i] = c->in[0][i] + c->in[1][i];
 }
 
-void oracle_silu_mul(const struct oracle_call *c) {
-  uint64_t n = (uint64_t)c->n_row * c->node->width;
-  for (uint64_t i = 0; i < n; i++) c->out[i] = c->in[0][i] / (1 + exp(-c->in[0][i])) * c->in[1][i];
+static double oracle_sigmoid(double x) {
+  return 1 / (1 + exp(-x));
+}
+
+static double oracle_glu_of(enum ir_activation activation, double a, double b) {
+  switch (activation) {
+  case IR_GELU: /* Hendrycks and Gimpel, "Gaussian Error Linear Units", arXiv 1606.08415, the tanh form */
+    return 0.5 * a * (1 + tanh(sqrt(2 / acos(-1)) * (a + 0.044715 * a * a * a))) * b;
+  case IR_SIGMOID:
+    return oracle_sigmoid(a) * b;
+  case IR_SWIGLU_OAI:
+    a = fmin(a, IR_SWIGLU_LIMIT);
+    b = fmax(-IR_SWIGLU_LIMIT, fmin(b, IR_SWIGLU_LIMIT));
+    return a * oracle_sigmoid(IR_SWIGLU_ALPHA * a) * (b + 1);
+  case IR_SILU:
+    break;
+  }
+  return a * oracle_sigmoid(a) * b;
+}
+
+void oracle_glu(const struct oracle_call *c) {
+  uint32_t width = c->node->width, a_width = c->in_node[0]->width;
+  for (uint32_t t = 0; t < c->n_row; t++)
+    for (uint32_t i = 0; i < width; i++) {
+      double a = c->in[0][(uint64_t)t * a_width + (a_width == 1 ? 0 : i)];
+      uint64_t at = (uint64_t)t * width + i;
+      c->out[at] = oracle_glu_of(c->node->a.activation, a, c->in[1][at]);
+    }
 }
 
 void oracle_combine(const struct oracle_call *c) {
@@ -201,8 +225,8 @@ static void oracle_product(struct oracle_product *p) {
   parallel_for(p->c->pool, (p->n_out + ORACLE_BLOCK - 1) / ORACLE_BLOCK, oracle_product_item, p);
 }
 
-/* All rows times one matrix, some hundreds of rows at a time. */
-static void oracle_product_rows(const struct oracle_call *c, double *out) {
+/* Some hundreds of rows at a time. */
+void oracle_product_rows(const struct oracle_call *c, double *out) {
   enum { MAX = 512 };
   uint64_t x_at[MAX], y_at[MAX];
   const struct gguf_tensor *w = c->node->weight[0];
@@ -230,6 +254,21 @@ void oracle_linear(const struct oracle_call *c) {
     for (uint32_t o = 0; o < n_out; o++) c->out[(uint64_t)t * n_out + o] += b[o];
 }
 
+/* y[t][s] += bias[id of slot s] */
+static void oracle_expert_bias(const struct oracle_call *c, uint64_t n_out) {
+  const struct ir_attr *a = &c->node->a;
+  double *b = c->scratch + n_out;
+  for (uint32_t e = 0; e < a->n_expert; e++) {
+    bool read = false;
+    for (uint64_t p = 0; p < (uint64_t)c->n_row * a->n_expert_used; p++) {
+      if (c->in[1][p / a->n_expert_used * 2 * a->n_expert_used + p % a->n_expert_used] != e) continue;
+      if (!read) oracle_weights(c->node->weight[1], e, b, (float *)c->scratch);
+      read = true;
+      for (uint64_t o = 0; o < n_out; o++) c->out[p * n_out + o] += b[o];
+    }
+  }
+}
+
 /* One expert at a time over the rows that chose it: its weights are dequantized once. */
 void oracle_expert_linear(const struct oracle_call *c) {
   enum { MAX = 1024 };
@@ -253,44 +292,5 @@ void oracle_expert_linear(const struct oracle_call *c) {
     if (p.n_pair) oracle_product(&p);
     p.n_pair = 0;
   }
-}
-
-/* Chooses the experts of one row: logits are consumed. */
-static void oracle_choose(const struct oracle_call *c, double *logits, double *y, double *margin) {
-  const struct ir_attr *a = &c->node->a;
-  double max = -INFINITY, sum = 0, chosen_sum = 0;
-  for (uint32_t e = 0; e < a->n_expert; e++)
-    if (logits[e] > max) max = logits[e];
-  for (uint32_t e = 0; e < a->n_expert; e++) sum += exp(logits[e] - max);
-  double last = 0;
-  for (uint32_t s = 0; s <= a->n_expert_used && s < a->n_expert; s++) {
-    uint32_t best = 0;
-    for (uint32_t e = 1; e < a->n_expert; e++)
-      if (logits[e] > logits[best]) best = e;
-    if (s == a->n_expert_used) {
-      if (last - logits[best] < *margin) *margin = last - logits[best];
-      break;
-    }
-    y[s] = best;
-    y[a->n_expert_used + s] = exp(logits[best] - max) / sum;
-    chosen_sum += y[a->n_expert_used + s];
-    last = logits[best];
-    logits[best] = -INFINITY;
-  }
-  if (a->renormalize)
-    for (uint32_t s = 0; s < a->n_expert_used; s++) y[a->n_expert_used + s] /= chosen_sum;
-}
-
-/* The logits do not fit into the output: they are made a row at a time, behind the threads' scratch memory. */
-void oracle_router(const struct oracle_call *c) {
-  const struct ir_attr *a = &c->node->a;
-  const struct gguf_tensor *w = c->node->weight[0];
-  double *logits = c->scratch + (parallel_n_thread(c->pool) * c->scratch_stride);
-  struct oracle_call call = *c;
-  for (uint32_t t = 0; t < c->n_row; t++) {
-    call.in[0] = c->in[0] + t * w->dim[0];
-    call.n_row = 1;
-    oracle_product_rows(&call, logits);
-    oracle_choose(c, logits, c->out + (uint64_t)t * 2 * a->n_expert_used, &c->margin[t]);
-  }
+  if (c->node->weight[1]) oracle_expert_bias(c, n_out);
 }

@@ -33,6 +33,13 @@ struct oracle_call {
 /* The scratch_stride (in doubles) that suffices for any operation of the graph with up to n_position positions. */
 uint64_t oracle_scratch(const struct ir_graph *graph, uint32_t n_position);
 
+/* A norm weight or a bias as doubles, through the first thread's scratch floats (8 * length bytes at w are the
+ * caller's). */
+void oracle_vector(const struct oracle_call *c, const struct gguf_tensor *t, double *w);
+
+/* out[t] = weight[0] in[0][t] for all rows: the product of a LINEAR or a ROUTER, without bias. */
+void oracle_product_rows(const struct oracle_call *c, double *out);
+
 #define IR_OP(ENUM, name, ...) void oracle_##name(const struct oracle_call *c);
 #include "ir_ops.def"
 #undef IR_OP

@@ -153,13 +153,13 @@ void pass_product(struct pass *p, int i, enum img_role role, uint64_t y, bool re
 static enum img_role pass_linear_role(const struct pass *p, const struct ir_node *node) {
   if (node->selected) return IMG_ROLE_HEAD;
   enum ir_op from = p->graph->node[node->in[0]].op;
-  return from == IR_ATTENTION ? IMG_ROLE_ATTENTION_OUTPUT : from == IR_SILU_MUL ? IMG_ROLE_DOWN : IMG_ROLE_QKV;
+  return from == IR_ATTENTION ? IMG_ROLE_ATTENTION_OUTPUT : from == IR_GLU ? IMG_ROLE_DOWN : IMG_ROLE_QKV;
 }
 
 static bool pass_linear(struct pass *p, int i) {
   const struct ir_node *node = &p->graph->node[i];
   if (!pass_ready(p, node->in[0])) return false;
-  if (p->n_use[i] == 1 && p->graph->node[p->last_use[i]].op == IR_SILU_MUL) return false; /* gate_up takes it */
+  if (p->n_use[i] == 1 && p->graph->node[p->last_use[i]].op == IR_GLU) return false; /* gate_up takes it */
   int x, add = pass_residual(p, i, &x);
   if (add != IR_NONE) {
     pass_product(p, i, pass_linear_role(p, node), p->value[x].act, true);
@@ -210,9 +210,8 @@ static const struct pass_pattern {
   enum ir_op root;
   bool (*match)(struct pass *p, int i);
 } pass_patterns[] = {
-    {IR_EMBED, pass_embed},      {IR_SELECT, pass_select},       {IR_RMSNORM, pass_norm},
-    {IR_LINEAR, pass_linear},    {IR_ROUTER, pass_router},       {IR_ATTENTION, pass_attention},
-    {IR_SILU_MUL, pass_gate_up}, {IR_COMBINE, pass_expert_down},
+    {IR_EMBED, pass_embed},   {IR_SELECT, pass_select},       {IR_RMSNORM, pass_norm}, {IR_LINEAR, pass_linear},
+    {IR_ROUTER, pass_router}, {IR_ATTENTION, pass_attention}, {IR_GLU, pass_gate_up},  {IR_COMBINE, pass_expert_down},
 };
 
 /* ---- The pass ---- */

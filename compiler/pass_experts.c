@@ -1,4 +1,4 @@
-/* pass_experts.c: the patterns of feed-forward blocks: ROUTER; two products + SILU_MUL; EXPERT_LINEAR + COMBINE + ADD.
+/* pass_experts.c: the patterns of feed-forward blocks: ROUTER; two products + GLU; EXPERT_LINEAR + COMBINE + ADD.
  *
  * Owns: whether experts run row by row (GEMV form, few pairs) or in tiles over a schedule. Invariants: all experts of a
  * block take the same form, chosen by shape alone. */
@@ -51,7 +51,9 @@ static void pass_router_fused(struct pass *p, int i, uint64_t ids, uint64_t weig
 bool pass_router(struct pass *p, int i) {
   const struct ir_node *node = &p->graph->node[i];
   const struct ir_attr *a = &node->a;
-  if (!pass_ready(p, node->in[0])) return false;
+  if (!pass_ready(p, node->in[0]) || a->gating != IR_GATING_SOFTMAX || a->n_group > 1 || a->weight_scale != 0 ||
+      node->weight[1] || node->weight[2])
+    return false;
   uint64_t ids = pass_buffer(p, p->n_row, a->n_expert_used), weights = pass_buffer(p, p->n_row, a->n_expert_used);
   uint64_t logits = pass_buffer(p, p->n_row, a->n_expert);
   if (p->n_row <= PASS_FEW_ROWS && p->value[node->in[0]].norm != IR_NONE) {
@@ -70,16 +72,17 @@ bool pass_router(struct pass *p, int i) {
   return true;
 }
 
-/* The gate and up products of a SILU_MUL, over the same rows. router: IR_NONE for a dense block. */
+/* The gate and up products of a GLU, over the same rows. router: IR_NONE for a dense block. */
 static bool pass_gate_up_match(const struct pass *p, int i, int *router) {
   const struct ir_node *node = p->graph->node, *mul = &node[i];
   const struct ir_node *gate = &node[mul->in[0]], *up = &node[mul->in[1]];
-  if (gate->op != up->op || gate->in[0] != up->in[0] || p->n_use[mul->in[0]] != 1 || p->n_use[mul->in[1]] != 1)
+  if (mul->a.activation != IR_SILU || gate->op != up->op || gate->in[0] != up->in[0] || p->n_use[mul->in[0]] != 1 ||
+      p->n_use[mul->in[1]] != 1)
     return false;
   if (gate->weight[0]->dim[0] != node[gate->in[0]].width || !pass_ready(p, gate->in[0])) return false;
   *router = IR_NONE;
   if (gate->op == IR_LINEAR) return !gate->weight[1] && !up->weight[1] && !gate->selected;
-  if (gate->op != IR_EXPERT_LINEAR || gate->in[1] != up->in[1]) return false;
+  if (gate->op != IR_EXPERT_LINEAR || gate->in[1] != up->in[1] || gate->weight[1] || up->weight[1]) return false;
   *router = gate->in[1];
   return pass_ready(p, *router);
 }
@@ -148,7 +151,8 @@ static void pass_down_rows(struct pass *p, const struct ir_node *down, int w_nod
 bool pass_expert_down(struct pass *p, int i) {
   const struct ir_node *node = p->graph->node, *combine = &node[i], *down = &node[combine->in[0]];
   int x, add = pass_residual(p, i, &x), router = combine->in[1];
-  if (add == IR_NONE || down->op != IR_EXPERT_LINEAR || down->in[1] != router || p->n_use[combine->in[0]] != 1)
+  if (add == IR_NONE || down->op != IR_EXPERT_LINEAR || down->weight[1] || down->in[1] != router ||
+      p->n_use[combine->in[0]] != 1)
     return false;
   if (!pass_ready(p, down->in[0]) || !pass_ready(p, router) || p->value[down->in[0]].norm != IR_NONE) return false;
   if (node[down->in[0]].width != down->weight[0]->dim[0] * down->a.n_expert_used) return false;
