@@ -9,7 +9,7 @@ void model_qwen2_build(struct blocks *b) {
   int x = blocks_embed(b);
   for (int layer = 0; layer < (int)b->h.n_layer; layer++) {
     x = blocks_attention(b, layer, x, &attention);
-    x = blocks_dense_ffn(b, layer, x);
+    x = blocks_dense_ffn(b, layer, x, &(struct blocks_ffn){0});
   }
   blocks_head(b, x);
 }
