@@ -53,13 +53,15 @@ static void emit_fill_model(struct img_manifest *m, const struct ir_graph *g) {
   m->model_n_param = emit_n_param(g->gguf);
   m->model_n_layer = g->n_layer;
   m->model_d_model = g->d_model;
-  m->model_n_kv_head = g->state.n_kv_head;
-  m->model_d_head = g->state.d_head;
   m->model_n_vocab = g->n_vocab;
   m->model_n_ctx = g->n_ctx;
   for (int i = 0; i < g->n_node; i++) {
     const struct ir_node *node = &g->node[i];
-    if (node->op == IR_ATTENTION) m->model_n_head = node->a.n_head;
+    if (node->op == IR_ATTENTION && !m->model_n_head) {
+      m->model_n_head = node->a.n_head;
+      m->model_n_kv_head = node->a.n_kv_head;
+      m->model_d_head = node->a.d_head;
+    }
     if (node->op == IR_ROUTER) m->model_n_expert = node->a.n_expert, m->model_n_expert_used = node->a.n_expert_used;
     const struct ir_node *gate = node->op == IR_GLU ? &g->node[node->in[0]] : NULL;
     if (gate && (gate->op == IR_EXPERT_LINEAR || (gate->op == IR_LINEAR && !m->model_n_expert)))

@@ -30,9 +30,14 @@ static void emit_pack_item(void *context, uint64_t item, unsigned thread) {
   const struct plane_layout *l = &g->plane->layout;
   uint64_t mat = item / g->chunks, row = item % g->chunks * g->chunk_rows;
   uint64_t n = l->n_out - row < g->chunk_rows ? l->n_out - row : g->chunk_rows;
-  const uint8_t *src = g->plane->tensor->data + ((g->first_mat + mat) * l->n_out + row) * l->src_row_bytes;
-  pack_matrix(l, src, row, n, g->buffer + mat * l->mat_stride);
-  gguf_release_range(g->gguf, src, n * l->src_row_bytes);
+  for (uint64_t end = row + n, run; row < end; row += run) {
+    uint64_t at = (g->first_mat + mat) * l->n_out + row;
+    const uint8_t *src = gguf_row(g->plane->tensor, at);
+    run = gguf_row_run(g->plane->tensor, at);
+    if (run > end - row) run = end - row;
+    pack_matrix(l, src, row, run, g->buffer + mat * l->mat_stride);
+    gguf_release_range(g->gguf, src, run * l->src_row_bytes);
+  }
 }
 
 static void emit_write_item(void *context, uint64_t item, unsigned thread) {
@@ -59,7 +64,8 @@ static enum moe_code emit_widened(const struct plan_plane *p, struct img_writer 
   uint8_t *plane = malloc(p->layout.bytes);
   enum moe_code code = values && plane ? MOE_OK : moe_fail(err, MOE_FAILED, "out of memory: %s", p->tensor->name);
   if (!code) {
-    dequant_row(p->tensor->format, p->tensor->data, values, n);
+    for (uint64_t row = 0; row < n / p->layout.n_in; row++)
+      dequant_row(p->tensor->format, gguf_row(p->tensor, row), values + row * p->layout.n_in, p->layout.n_in);
     pack_plane(&p->layout, values, 0, p->layout.n_out * p->layout.n_mat, plane);
     code = img_writer_at(writer, p->offset, plane, p->layout.bytes, err);
   }

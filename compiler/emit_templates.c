@@ -54,7 +54,7 @@ static const enum img_arena emit_arena[] = {
 /* Where an operand is in its arena. */
 static uint64_t emit_offset(const struct plan *plan, const struct plan_operand *o) {
   if (o->kind == PLAN_PLANE) return plan->plane[o->index].offset;
-  if (o->kind == PLAN_STATE) return o->index * plan->layer_bytes;
+  if (o->kind == PLAN_STATE) return plan->state_offset[o->index];
   return o->offset;
 }
 

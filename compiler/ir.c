@@ -25,7 +25,10 @@ void ir_init(struct ir_graph *g, const struct gguf *gguf) {
 
 void ir_deinit(struct ir_graph *g) {
   for (uint32_t i = 0; i < g->n_rope; i++) free(g->rope[i].inv_freq);
+  for (uint32_t i = 0; i < g->n_view; i++) free(g->view[i]);
   free(g->rope);
+  free(g->state);
+  free(g->view);
   free(g->node);
   memset(g, 0, sizeof *g);
 }
@@ -87,6 +90,15 @@ enum moe_code ir_add_rope(struct ir_graph *g, enum ir_rope_pairs pairs, uint32_t
   memcpy(copy, inv_freq, bytes);
   g->rope[g->n_rope] = (struct ir_rope){pairs, n_rot, copy};
   *index = g->n_rope++;
+  return MOE_OK;
+}
+
+enum moe_code ir_add_state(struct ir_graph *g, const struct ir_state *state, uint32_t *index, struct moe_error *err) {
+  struct ir_state *grown = realloc(g->state, (g->n_state + 1) * sizeof *grown);
+  if (!grown) return moe_fail(err, MOE_FAILED, "out of memory: %u states", g->n_state + 1);
+  g->state = grown;
+  g->state[g->n_state] = *state;
+  *index = g->n_state++;
   return MOE_OK;
 }
 

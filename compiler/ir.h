@@ -56,7 +56,7 @@ struct ir_attr {
   uint32_t group;
   uint32_t n_head, n_kv_head, d_head;
   uint32_t rope;  /* index into the graph's ropes */
-  uint32_t state; /* layer of the key/value state: 0 .. n_state - 1 */
+  uint32_t state; /* index into the graph's states */
   uint32_t n_expert, n_expert_used;
   bool renormalize;
   enum ir_activation activation;
@@ -76,9 +76,17 @@ struct ir_node {
   bool selected;  /* the value has only the selected rows: ir_add fills it */
 };
 
-/* One kind of key/value state, all layers alike: what a page holds. */
+/* The keys and values of one layer: for every token K [n_kv_head][d_head] and V [n_kv_head][d_head_value]. Layers may
+ * differ; a layer without attention has none. */
 struct ir_state {
-  uint32_t n_layer, n_kv_head, d_head;
+  uint32_t n_kv_head, d_head, d_head_value;
+};
+
+/* A row view: a tensor that the file does not have as such. */
+struct ir_view {
+  struct gguf_tensor tensor;
+  struct gguf_rows rows;
+  char name[160];
 };
 
 struct ir_graph {
@@ -89,7 +97,10 @@ struct ir_graph {
   int n_node, capacity;
   struct ir_rope *rope;
   uint32_t n_rope;
-  struct ir_state state;
+  struct ir_state *state;
+  uint32_t n_state;
+  struct ir_view **view; /* each allocated alone: nodes point to them */
+  uint32_t n_view;
 };
 
 void ir_init(struct ir_graph *g, const struct gguf *gguf);
@@ -103,6 +114,21 @@ enum moe_code ir_add(struct ir_graph *g, const struct ir_node *node, int *value,
  */
 enum moe_code ir_add_rope(struct ir_graph *g, enum ir_rope_pairs pairs, uint32_t n_rot, const double *inv_freq,
                           uint32_t *index, struct moe_error *err);
+
+/* Adds the key/value state of one more layer; all three at least 1. *index: for ir_attr.state. */
+enum moe_code ir_add_state(struct ir_graph *g, const struct ir_state *state, uint32_t *index, struct moe_error *err);
+
+/* Rows of a tensor as a weight of their own: n_out rows of every matrix, row r of which is row first + r / run * period
+ * + r % run of `whole`; so that parts of fused tensors become planes like any other. run 0: n_out rows in one run.
+ * Equal views are added once. *view: owned by the graph, named "<whole's name>[suffix]". Errors: MOE_FAILED when rows
+ * lie outside `whole`, which names what was found. */
+enum moe_code ir_add_view(struct ir_graph *g, const struct gguf_tensor *whole, uint64_t first, uint64_t n_out,
+                          uint64_t run, uint64_t period, const char *suffix, const struct gguf_tensor **view,
+                          struct moe_error *err);
+
+/* The same for elements first .. first + n - 1 of a vector (one row) of a format without blocks. */
+enum moe_code ir_add_vector_view(struct ir_graph *g, const struct gguf_tensor *whole, uint64_t first, uint64_t n,
+                                 const char *suffix, const struct gguf_tensor **view, struct moe_error *err);
 
 /* Prints one line a node. */
 void ir_print(const struct ir_graph *g, FILE *out);

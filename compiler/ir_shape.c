@@ -97,11 +97,12 @@ enum moe_code ir_shape_attention(const struct ir_graph *g, const struct ir_node 
                     node->layer, a->n_head, a->n_kv_head);
   uint64_t wanted[3] = {(uint64_t)a->n_head * a->d_head, (uint64_t)a->n_kv_head * a->d_head,
                         (uint64_t)a->n_kv_head * a->d_head};
+  const struct ir_state *state = a->state < g->n_state ? &g->state[a->state] : NULL;
   for (int i = 0; i < 3; i++)
     if (ir_input(g, node, i)->width != wanted[i])
       return ir_bad_width(node, ir_input(g, node, i)->width, wanted[i], err);
-  if (a->state >= g->state.n_layer || a->n_kv_head != g->state.n_kv_head || a->d_head != g->state.d_head)
-    return moe_fail(err, MOE_FAILED, "layer %d, attention: state layer %u is not one of the graph's", node->layer,
+  if (!state || a->n_kv_head != state->n_kv_head || a->d_head != state->d_head || a->d_head != state->d_head_value)
+    return moe_fail(err, MOE_FAILED, "layer %d, attention: state %u is not the graph's, or of other heads", node->layer,
                     a->state);
   return ir_width(node, wanted[0], 1, width, err);
 }

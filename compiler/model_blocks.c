@@ -225,7 +225,6 @@ void blocks_init(struct blocks *b, struct ir_graph *graph, const struct gguf *gg
   graph->n_ctx = b->h.n_ctx;
   graph->d_model = b->h.d_model;
   graph->n_vocab = b->h.n_vocab;
-  graph->state = (struct ir_state){b->h.n_layer, b->h.n_kv_head, b->h.d_head};
 }
 
 enum moe_code blocks_finish(struct blocks *b) {
@@ -289,6 +288,28 @@ const struct gguf_tensor *blocks_tensor(struct blocks *b, int layer, const char 
   return t;
 }
 
+const struct gguf_tensor *blocks_rows(struct blocks *b, const struct gguf_tensor *t, uint64_t first, uint64_t n_out,
+                                      uint64_t run, uint64_t period, const char *suffix) {
+  const struct gguf_tensor *view = NULL;
+  if (b->code || !t) return NULL;
+  b->code = ir_add_view(b->graph, t, first, n_out, run, period, suffix, &view, b->err);
+  return view;
+}
+
+const struct gguf_tensor *blocks_slice(struct blocks *b, const struct gguf_tensor *t, uint64_t first, uint64_t n,
+                                       const char *suffix) {
+  const struct gguf_tensor *view = NULL;
+  if (b->code || !t) return NULL;
+  b->code = ir_add_vector_view(b->graph, t, first, n, suffix, &view, b->err);
+  return view;
+}
+
+uint32_t blocks_state(struct blocks *b, uint32_t n_kv_head, uint32_t d_head, uint32_t d_head_value) {
+  uint32_t index = 0;
+  if (!b->code) b->code = ir_add_state(b->graph, &(struct ir_state){n_kv_head, d_head, d_head_value}, &index, b->err);
+  return index;
+}
+
 /* ---- Operations ---- */
 
 static int blocks_node(struct blocks *b, const struct ir_node *node) {
@@ -323,7 +344,11 @@ int blocks_linear(struct blocks *b, int layer, int x, const char *name, uint32_t
   const struct gguf_tensor *w =
       blocks_tensor(b, layer, blocks_name(name, "weight", text), b->graph->node[x].width, n_out, 1);
   const struct gguf_tensor *v = bias ? blocks_tensor(b, layer, blocks_name(name, "bias", text), n_out, 1, 1) : NULL;
-  return blocks_node(b, &(struct ir_node){.op = IR_LINEAR, .layer = layer, .in = {x}, .weight = {w, v}});
+  return blocks_product(b, layer, x, w, v);
+}
+
+int blocks_product(struct blocks *b, int layer, int x, const struct gguf_tensor *w, const struct gguf_tensor *bias) {
+  return blocks_node(b, &(struct ir_node){.op = IR_LINEAR, .layer = layer, .in = {x}, .weight = {w, bias}});
 }
 
 int blocks_add(struct blocks *b, int layer, int x, int y) {
@@ -356,6 +381,7 @@ int blocks_attention(struct blocks *b, int layer, int x, const struct blocks_att
   }
   q = blocks_rope(b, layer, q, h->n_head, kind->pairs);
   k = blocks_rope(b, layer, k, h->n_kv_head, kind->pairs);
+  uint32_t state = blocks_state(b, h->n_kv_head, h->d_head, h->d_head);
   int y = blocks_node(b, &(struct ir_node){.op = IR_ATTENTION,
                                            .layer = layer,
                                            .in = {q, k, v},
@@ -363,7 +389,7 @@ int blocks_attention(struct blocks *b, int layer, int x, const struct blocks_att
                                                  .n_kv_head = h->n_kv_head,
                                                  .d_head = h->d_head,
                                                  .scale = 1 / sqrt(h->d_head),
-                                                 .state = (uint32_t)layer}});
+                                                 .state = state}});
   return blocks_add(b, layer, x, blocks_linear(b, layer, y, "attn_output", h->d_model, false));
 }
 

@@ -92,11 +92,22 @@ const struct gguf_tensor *blocks_tensor(struct blocks *b, int layer, const char 
 const struct gguf_tensor *blocks_optional_tensor(struct blocks *b, int layer, const char *name, uint64_t n_in,
                                                  uint64_t n_out, uint64_t n_mat);
 
+/* Parts of a tensor as weights of their own (ir_add_view, ir_add_vector_view): rows of every matrix; elements of a
+ * vector. NULL in, NULL out. */
+const struct gguf_tensor *blocks_rows(struct blocks *b, const struct gguf_tensor *t, uint64_t first, uint64_t n_out,
+                                      uint64_t run, uint64_t period, const char *suffix);
+const struct gguf_tensor *blocks_slice(struct blocks *b, const struct gguf_tensor *t, uint64_t first, uint64_t n,
+                                       const char *suffix);
+
+/* The key/value state of one more layer: its index, for ir_attr.state. */
+uint32_t blocks_state(struct blocks *b, uint32_t n_kv_head, uint32_t d_head, uint32_t d_head_value);
+
 /* Single operations. x, returned: values of the graph. Norms are "<name>.weight"; linear layers too, with
  * "<name>.bias" when `bias`. */
 int blocks_embed(struct blocks *b);
 int blocks_norm(struct blocks *b, int layer, int x, const char *name, uint32_t group);
 int blocks_linear(struct blocks *b, int layer, int x, const char *name, uint32_t n_out, bool bias);
+int blocks_product(struct blocks *b, int layer, int x, const struct gguf_tensor *w, const struct gguf_tensor *bias);
 int blocks_add(struct blocks *b, int layer, int x, int y);
 
 /* Whole blocks with their norm and residual: x + f(norm(x)). */

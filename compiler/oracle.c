@@ -34,13 +34,13 @@ static enum moe_code oracle_no_memory(struct moe_error *err, const char *what) {
 }
 
 static enum moe_code oracle_init_state(struct oracle *o, uint32_t n_position, struct moe_error *err) {
-  const struct ir_state *state = &o->graph->state;
-  uint64_t words = (uint64_t)n_position * state->n_kv_head * state->d_head;
-  o->state = calloc(state->n_layer, sizeof *o->state);
+  o->state = calloc(o->graph->n_state + 1, sizeof *o->state);
   if (!o->state) return oracle_no_memory(err, "states");
-  for (uint32_t i = 0; i < state->n_layer; i++) {
-    o->state[i].k = malloc(words * sizeof(double));
-    o->state[i].v = malloc(words * sizeof(double));
+  for (uint32_t i = 0; i < o->graph->n_state; i++) {
+    const struct ir_state *s = &o->graph->state[i];
+    uint64_t heads = (uint64_t)n_position * s->n_kv_head;
+    o->state[i].k = malloc(heads * s->d_head * sizeof(double));
+    o->state[i].v = malloc(heads * s->d_head_value * sizeof(double));
     if (!o->state[i].k || !o->state[i].v) return oracle_no_memory(err, "keys and values");
   }
   return MOE_OK;
@@ -65,7 +65,7 @@ static enum moe_code oracle_init(struct oracle *o, const struct ir_graph *graph,
 }
 
 static void oracle_close(struct oracle *o) {
-  for (uint32_t i = 0; o->state && i < o->graph->state.n_layer; i++) {
+  for (uint32_t i = 0; o->state && i < o->graph->n_state; i++) {
     free(o->state[i].k);
     free(o->state[i].v);
   }

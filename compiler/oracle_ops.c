@@ -41,8 +41,8 @@ static void oracle_dot_rows(const double *w, const double *x, uint64_t n, double
 
 /* n weights as doubles. scratch: n floats. */
 static void oracle_weights(const struct gguf_tensor *t, uint64_t row, double *w, float *scratch) {
-  uint64_t n = t->dim[0], row_bytes = n / t->format->elements * t->format->bytes;
-  dequant_row(t->format, t->data + row * row_bytes, scratch, n);
+  uint64_t n = t->dim[0];
+  dequant_row(t->format, gguf_row(t, row), scratch, n);
   for (uint64_t i = 0; i < n; i++) w[i] = (double)scratch[i];
 }
 

@@ -33,9 +33,13 @@ enum moe_code plan_init(struct plan *plan, const struct ir_graph *graph, bool kv
   plan->max_row = max_row;
   plan->graph = graph;
   plan->kv_f32 = kv_f32;
-  const struct ir_state *s = &graph->state;
-  plan->layer_bytes = 2ull * s->n_kv_head * PLAN_PAGE_TOK * s->d_head * (kv_f32 ? 4 : 2);
-  plan->page_bytes = plan->layer_bytes * s->n_layer;
+  plan->state_offset = calloc(graph->n_state + 1, sizeof *plan->state_offset);
+  if (!plan->state_offset) return moe_fail(err, MOE_FAILED, "out of memory: the plan's states");
+  for (uint32_t i = 0; i < graph->n_state; i++) {
+    const struct ir_state *s = &graph->state[i];
+    plan->state_offset[i] = plan->page_bytes;
+    plan->page_bytes += ((uint64_t)s->d_head + s->d_head_value) * s->n_kv_head * PLAN_PAGE_TOK * (kv_f32 ? 4 : 2);
+  }
   if (plan->page_bytes > INT32_MAX)
     return moe_fail(err, MOE_DECLINED, "a state page of %d tokens has %llu bytes; kernels address at most 2147483647",
                     PLAN_PAGE_TOK, (unsigned long long)plan->page_bytes);
@@ -52,6 +56,7 @@ void plan_deinit(struct plan *plan) {
   free(plan->plane);
   free(plan->table);
   free(plan->rope_table);
+  free(plan->state_offset);
   memset(plan, 0, sizeof *plan);
 }
 

@@ -60,13 +60,21 @@ struct gguf_tensor {
   const char *name; /* NUL-terminated, owned by the struct gguf */
   uint32_t n_dim;
   uint64_t dim[GGUF_MAX_DIM];
-  uint32_t format_number;      /* as in the file */
-  const struct format *format; /* its row, or NULL for a number that the table lacks */
-  uint64_t n_element;          /* product of dim */
-  const uint8_t *data;         /* in the mapping; any alignment that is a divisor of general.alignment */
-  uint64_t bytes;              /* 0 when format is NULL */
-  uint64_t offset;             /* of data in its file */
-  uint32_t part;               /* the file, from 0; 0 in a model that is not split */
+  uint32_t format_number;       /* as in the file */
+  const struct format *format;  /* its row, or NULL for a number that the table lacks */
+  uint64_t n_element;           /* product of dim */
+  const uint8_t *data;          /* in the mapping; any alignment that is a divisor of general.alignment */
+  uint64_t bytes;               /* 0 when format is NULL */
+  uint64_t offset;              /* of data in its file */
+  uint32_t part;                /* the file, from 0; 0 in a model that is not split */
+  const struct gguf_rows *rows; /* of a row view (ir_view); NULL: the tensor lies in the file as it is */
+};
+
+/* Which rows of another tensor a row view has: row r of a matrix is the whole's row first + r / run * period + r % run
+ * of the same matrix. 0 < run <= period (run only, where there is one run). */
+struct gguf_rows {
+  const struct gguf_tensor *whole;
+  uint64_t first, run, period;
 };
 
 /* Opens, maps and checks a model. path: its file, or any part of a split one (STEM-00001-of-00003.gguf), of which all
@@ -141,6 +149,12 @@ uint64_t gguf_n_tensor(const struct gguf *g);
 const struct gguf_tensor *gguf_tensor(const struct gguf *g, uint64_t index);
 /* By name; NULL when there is none. */
 const struct gguf_tensor *gguf_find_tensor(const struct gguf *g, const char *name);
+
+/* The bytes of row `row` of a tensor or a view, counted through all matrices: row m * dim[1] + r is row r of matrix m.
+ */
+const uint8_t *gguf_row(const struct gguf_tensor *t, uint64_t row);
+/* How many rows from `row` on, in the same matrix, follow each other without a gap. At least 1. */
+uint64_t gguf_row_run(const struct gguf_tensor *t, uint64_t row);
 
 /* Gives the resident pages of a tensor, or of any range of its data, back to the system: call it when done with them,
  * so that memory does not grow with the file. The data stay readable (they are read again). Threads: any. */

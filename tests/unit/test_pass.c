@@ -70,7 +70,7 @@ static void test_shape_rules(void **state) {
       {{.op = IR_ROPE, .in = {2}, .a = {.n_head = 16, .d_head = 32}}, "more rotated dimensions"},
       {{.op = IR_ATTENTION, .in = {2, 3, 4}, .a = {.n_head = 8, .n_kv_head = 3, .d_head = 64}}, "evenly"},
       {{.op = IR_ATTENTION, .in = {2, 3, 4}, .a = {.n_head = 8, .n_kv_head = 2, .d_head = 64, .state = 4}},
-       "state layer 4"},
+       "state 4 is not the graph's"},
       {{.op = IR_ROUTER, .in = {0}, .weight = {q}, .a = {.n_expert = 4, .n_expert_used = 5}}, "chooses 5 of 4"},
       {{.op = IR_EXPERT_LINEAR, .in = {0, 0}, .weight = {down}, .a = {.n_expert = 16, .n_expert_used = 4}},
        "no router of 4"},
