@@ -1,5 +1,7 @@
 #include "family.h"
 
+#include "gguf_kind.h"
+#include "gguf_text.h"
 #include "model_blocks.h"
 
 #include <string.h>
@@ -39,14 +41,13 @@ const char *family_list(char *text, size_t capacity) {
 
 enum moe_code family_build(const struct gguf *gguf, struct ir_graph *graph, struct moe_error *err) {
   struct gguf_string name;
-  enum moe_code code = gguf_get_string(gguf, "general.architecture", &name, err);
+  enum moe_code code = gguf_kind_require(gguf, err);
+  if (!code) code = gguf_get_string(gguf, "general.architecture", &name, err);
   if (code) return code;
   const struct family *family = family_find(name.data, name.bytes);
   if (!family) {
-    char list[512], shown[64];
-    size_t n = name.bytes < sizeof shown - 1 ? name.bytes : sizeof shown - 1;
-    for (size_t i = 0; i < n; i++) shown[i] = name.data[i] > ' ' && name.data[i] < 127 ? name.data[i] : '?';
-    shown[n] = 0;
+    char list[640], shown[64];
+    gguf_text_printable(shown, sizeof shown, name.data, name.bytes);
     return moe_fail(err, MOE_DECLINED, "general.architecture: '%s' is not served; moec compiles %s", shown,
                     family_list(list, sizeof list));
   }

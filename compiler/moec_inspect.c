@@ -1,17 +1,17 @@
 /* moec_inspect.c: the verb `moec inspect`. See moec_inspect.h.
  *
- * Owns: the report as a JSON value, and its printing as text. Does not own: reading (src_gguf), formats (formats),
- * families. Invariants: the text is printed from the same JSON that --json prints, so the two never differ; strings
- * from the file are made printable when they enter it. */
+ * Owns: the report as a JSON value. Does not own: reading (src_gguf), kinds of files (gguf_kind), formats, families,
+ * the text (moec_inspect_text.c). Invariants: strings from the file are made printable when they enter the report. */
 #include "moec_inspect.h"
 
 #include "emit.h"
+#include "family.h"
+#include "gguf_kind.h"
 #include "gguf_text.h"
 #include "src_gguf.h"
 
 #include <errno.h>
 #include <inttypes.h>
-#include <jansson.h>
 #include <string.h>
 
 enum { MAX_TEXT = 256, MAX_LISTED = 16 }; /* bytes of a string, elements of an array that the report shows */
@@ -175,144 +175,114 @@ static json_t *parts_report(const struct gguf *g) {
 
 /* ---- Whether it compiles ---- */
 
-/* Why not, one string each; empty when it does. */
-static json_t *reasons(const struct gguf *g, const struct gguf_string *architecture, inspect_family_fn family,
-                       const struct tally *tally, uint32_t n) {
-  json_t *list = json_array();
-  char name[MAX_TEXT];
-  gguf_text_printable(name, sizeof name, architecture->data, architecture->bytes);
-  if (architecture->bytes == 0)
-    json_array_append_new(list, json_string("the key general.architecture is missing"));
-  else if (family != NULL && !family(name))
-    json_array_append_new(list, json_sprintf("architecture %s is not compiled yet", name));
-  if (n == 0) json_array_append_new(list, json_string("it has no tensors"));
+/* The formats that moec does not compile, each with the first tensor that has it and how many do. */
+static void format_reasons(const struct tally *tally, uint32_t n, json_t *list) {
   for (uint32_t i = 0; i < n; i++) {
     struct moe_error err = {0};
-    if (format_require(tally[i].number, tally[i].first->name, &err) != MOE_OK)
-      json_array_append_new(list, json_string(err.message));
+    if (format_require(tally[i].number, tally[i].first->name, &err) == MOE_OK) continue;
+    json_array_append_new(list,
+                          json_sprintf("%s (%" PRIu64 " tensors have that format)", err.message, tally[i].n_tensor));
   }
-  struct moe_error err = {0}; /* what only building the model finds: shapes, hyperparameters, the tokenizer */
-  if (family != NULL && json_array_size(list) == 0 && emit_model_check(g, &err) != MOE_OK)
+}
+
+/* Why not, one string each, the first reason first; empty when it does. */
+static json_t *reasons(const struct gguf *g, const struct gguf_string *architecture, const struct tally *tally,
+                       uint32_t n) {
+  json_t *list = json_array();
+  char name[MAX_TEXT], families[640];
+  struct moe_error err = {0};
+  gguf_text_printable(name, sizeof name, architecture->data, architecture->bytes);
+  if (gguf_kind_require(g, &err) != MOE_OK) {
+    json_array_append_new(list, text_value(err.message, strlen(err.message)));
+    return list;
+  }
+  if (architecture->bytes == 0)
+    json_array_append_new(list, json_string("the key general.architecture is missing, or no string"));
+  else if (!family_served(name))
+    json_array_append_new(list, json_sprintf("general.architecture: '%s' is not served; moec compiles %s", name,
+                                             family_list(families, sizeof families)));
+  format_reasons(tally, n, list);
+  /* What only building the model finds: shapes, hyperparameters, the tokenizer. */
+  if (json_array_size(list) == 0 && emit_model_check(g, &err) != MOE_OK)
     json_array_append_new(list, text_value(err.message, strlen(err.message)));
   return list;
 }
 
-static json_t *report(const struct gguf *g, inspect_family_fn family, bool with_tensors) {
-  struct tally tally[MAX_TALLY];
-  struct gguf_string architecture;
-  uint32_t n = tally_formats(g, tally);
+/* Weights that take part in computing a token: of the experts, only the chosen ones. */
+static uint64_t active_weights(const struct gguf *g, const struct gguf_string *architecture) {
+  char key[128];
+  uint32_t n_expert = 0, n_used = 0;
   uint64_t weights = 0;
-  for (uint32_t i = 0; i < n; i++)
-    if (!moe_add(weights, tally[i].n_element, &weights)) weights = UINT64_MAX;
-  if (gguf_get_string(g, "general.architecture", &architecture, NULL) != MOE_OK)
-    architecture = (struct gguf_string){"", 0};
-  json_t *why_not = reasons(g, &architecture, family, tally, n), *object = json_object();
+  if (architecture->bytes <= 64) {
+    snprintf(key, sizeof key, "%.*s.expert_count", (int)architecture->bytes, architecture->data);
+    if (gguf_get_u32(g, key, &n_expert, NULL) != MOE_OK) n_expert = 0;
+    snprintf(key, sizeof key, "%.*s.expert_used_count", (int)architecture->bytes, architecture->data);
+    if (gguf_get_u32(g, key, &n_used, NULL) != MOE_OK || n_used > n_expert) n_used = n_expert;
+  }
+  for (uint64_t i = 0; i < gguf_n_tensor(g); i++) {
+    const struct gguf_tensor *t = gguf_tensor(g, i);
+    bool chosen = n_expert != 0 && strstr(t->name, "_exps.") != NULL && t->n_element % n_expert == 0;
+    if (!moe_add(weights, chosen ? t->n_element / n_expert * n_used : t->n_element, &weights)) return UINT64_MAX;
+  }
+  return weights;
+}
+
+/* What the file is and how large. */
+static void file_report(const struct gguf *g, json_t *object) {
+  struct gguf_kind kind;
+  gguf_kind_find(g, &kind);
   json_object_set_new(object, "path", text_value(gguf_path(g), strlen(gguf_path(g))));
+  json_object_set_new(object, "is", json_string(kind.what));
   json_object_set_new(object, "gguf_version", json_integer(gguf_version(g)));
   json_object_set_new(object, "file_bytes", count_value(gguf_file_bytes(g)));
   json_object_set_new(object, "parts", parts_report(g));
+}
+
+static void model_report(const struct gguf *g, const struct gguf_string *architecture, const struct tally *tally,
+                         uint32_t n, json_t *object) {
+  uint64_t weights = 0;
+  for (uint32_t i = 0; i < n; i++)
+    if (!moe_add(weights, tally[i].n_element, &weights)) weights = UINT64_MAX;
+  json_t *hparams = hyperparameters(g, architecture), *n_ctx = json_object_get(hparams, "context_length");
   json_object_set_new(object, "architecture", string_or_null(g, "general.architecture"));
   json_object_set_new(object, "name", string_or_null(g, "general.name"));
   json_object_set_new(object, "weights", count_value(weights));
+  json_object_set_new(object, "weights_a_token", count_value(active_weights(g, architecture)));
+  json_object_set_new(object, "n_ctx", json_is_integer(n_ctx) ? json_incref(n_ctx) : json_null());
   json_object_set_new(object, "n_tensor", count_value(gguf_n_tensor(g)));
-  json_object_set_new(object, "hyperparameters", hyperparameters(g, &architecture));
+  json_object_set_new(object, "hyperparameters", hparams);
   json_object_set_new(object, "tokenizer", tokenizer(g));
   json_object_set_new(object, "formats", formats_report(tally, n));
+}
+
+static json_t *report(const struct gguf *g, bool with_tensors) {
+  struct tally tally[MAX_TALLY];
+  struct gguf_string architecture;
+  uint32_t n = tally_formats(g, tally);
+  if (gguf_get_string(g, "general.architecture", &architecture, NULL) != MOE_OK)
+    architecture = (struct gguf_string){"", 0};
+  json_t *why_not = reasons(g, &architecture, tally, n), *object = json_object();
+  file_report(g, object);
+  model_report(g, &architecture, tally, n, object);
   json_object_set_new(object, "compiles", json_boolean(json_array_size(why_not) == 0));
   json_object_set_new(object, "reasons", why_not);
   if (with_tensors) json_object_set_new(object, "tensors", tensors_report(g));
   return object;
 }
 
-/* ---- Text ---- */
-
-/* "10.0 M" of a count, with base 1000. */
-static const char *scaled(char text[32], int64_t count) {
-  static const char *const unit[] = {"", " K", " M", " G", " T", " P", " E"};
-  double value = (double)count;
-  size_t i = 0;
-  for (; value >= 999.5 && i + 1 < sizeof unit / sizeof unit[0]; i++) value /= 1000;
-  snprintf(text, 32, i == 0 ? "%.0f%s" : "%.1f%s", value, unit[i]);
-  return text;
-}
-
-static int64_t integer_at(const json_t *object, const char *key) {
-  return json_integer_value(json_object_get(object, key));
-}
-
-/* A string value, or "-" where there is none. */
-static const char *string_at(const json_t *object, const char *key) {
-  const char *text = json_string_value(json_object_get(object, key));
-  return text != NULL ? text : "-";
-}
-
-/* One value on one line: strings as they are, all else as JSON. */
-static void print_value(const json_t *value, FILE *out) {
-  if (json_is_string(value))
-    fputs(json_string_value(value), out);
-  else
-    json_dumpf(value, out, JSON_ENCODE_ANY | JSON_REAL_PRECISION(7) | JSON_COMPACT);
-}
-
-/* The files of a split model, one a line. */
-static void print_parts(const json_t *parts, FILE *out) {
-  char bytes[32];
-  json_t *value;
-  size_t i;
-  if (json_array_size(parts) < 2) return;
-  fprintf(out, "parts            %zu parts\n", json_array_size(parts));
-  json_array_foreach(parts, i, value)
-      fprintf(out, "  %s  %sB, %d tensors\n", string_at(value, "path"), scaled(bytes, integer_at(value, "bytes")),
-              (int)integer_at(value, "n_tensor"));
-}
-
-static void print_text(json_t *object, FILE *out) {
-  char a[32], b[32];
-  const json_t *tokens = json_object_get(object, "tokenizer");
-  json_t *value;
-  const char *key;
-  size_t i;
-  fprintf(out, "%s\n", string_at(object, "path"));
-  fprintf(out, "architecture     %s\n", string_at(object, "architecture"));
-  fprintf(out, "name             %s\n", string_at(object, "name"));
-  fprintf(out, "file             GGUF v%d, %sB, %d tensors, %s weights\n", (int)integer_at(object, "gguf_version"),
-          scaled(a, integer_at(object, "file_bytes")), (int)integer_at(object, "n_tensor"),
-          scaled(b, integer_at(object, "weights")));
-  print_parts(json_object_get(object, "parts"), out);
-  fprintf(out, "tokenizer        %s, pre %s, %d tokens, %s chat template\n", string_at(tokens, "model"),
-          string_at(tokens, "pre"), (int)integer_at(tokens, "n_vocab"),
-          json_is_true(json_object_get(tokens, "chat_template")) ? "a" : "no");
-  fprintf(out, "hyperparameters\n");
-  json_object_foreach(json_object_get(object, "hyperparameters"), key, value) {
-    fprintf(out, "  %-38s ", key);
-    print_value(value, out);
-    fputc('\n', out);
-  }
-  fprintf(out, "formats\n");
-  json_array_foreach(json_object_get(object, "formats"), i, value) {
-    double bytes = (double)integer_at(value, "bytes"), weights = (double)integer_at(value, "weights");
-    fprintf(out, "  %-10s %6d tensors %9s weights %9sB %6.2f bits a weight%s\n", string_at(value, "name"),
-            (int)integer_at(value, "n_tensor"), scaled(a, integer_at(value, "weights")),
-            scaled(b, integer_at(value, "bytes")), weights > 0 ? 8 * bytes / weights : 0.0,
-            json_is_true(json_object_get(value, "compiled")) ? "" : "  (not compiled)");
-  }
-  fprintf(out, "compiles         %s\n", json_is_true(json_object_get(object, "compiles")) ? "yes" : "no");
-  json_array_foreach(json_object_get(object, "reasons"), i, value) fprintf(out, "  %s\n", json_string_value(value));
-}
-
-enum moe_code inspect_run(const char *path, bool json, inspect_family_fn family, FILE *out, struct moe_error *err) {
+enum moe_code inspect_run(const char *path, const struct inspect_options *options, FILE *out, struct moe_error *err) {
   struct gguf *g;
   enum moe_code code = gguf_open(path, &g, err);
   if (code != MOE_OK) return code;
-  json_t *object = report(g, family, json);
+  json_t *object = report(g, options->json || options->tensors);
   gguf_close(g);
   if (object == NULL) return moe_fail(err, MOE_FAILED, "out of memory to inspect %.300s", path);
   errno = 0;
-  if (json) {
+  if (options->json) {
     json_dumpf(object, out, JSON_INDENT(2) | JSON_REAL_PRECISION(7));
     fputc('\n', out);
   } else {
-    print_text(object, out);
+    inspect_print(object, out);
   }
   json_decref(object);
   if (fflush(out) != 0 || ferror(out))

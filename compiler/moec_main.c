@@ -11,12 +11,6 @@
 
 #include <string.h>
 
-struct inspect_options {
-#define OPTION OPTION_FIELD
-#include "moec_inspect_options.def"
-#undef OPTION
-};
-
 static const struct option_row moec_compile_rows[] = {
 #define OPTION(...) OPTION_ROW(struct emit_options, __VA_ARGS__)
 #include "moec_compile_options.def"
@@ -60,7 +54,7 @@ static enum moe_code moec_verb_inspect(int argc, char **argv, struct moe_error *
   struct inspect_options options;
   const char *path;
   enum moe_code code = moec_parse(&moec_inspect_table, argc, argv, &options, &path, err);
-  return code || !path ? code : inspect_run(path, options.json, family_served, stdout, err);
+  return code || !path ? code : inspect_run(path, &options, stdout, err);
 }
 
 static enum moe_code moec_verb_oracle(int argc, char **argv, struct moe_error *err) {
@@ -78,7 +72,7 @@ static enum moe_code moec_verb_compile(int argc, char **argv, struct moe_error *
 }
 
 static void moec_help(void) {
-  char list[512];
+  char list[640];
   options_print_help(&moec_compile_table, stdout);
   printf(
       "\nother verbs (each with --help):\n"

@@ -98,9 +98,9 @@ static bool open_anything(const char *path, FILE *sink) {
   read_everything(g);
   gguf_close(g);
   rewind(sink);
-  assert_int_equal(inspect_run(path, true, NULL, sink, NULL), MOE_OK);
+  assert_int_equal(inspect_run(path, &(struct inspect_options){.json = true}, sink, NULL), MOE_OK);
   rewind(sink);
-  assert_int_equal(inspect_run(path, false, NULL, sink, NULL), MOE_OK);
+  assert_int_equal(inspect_run(path, &(struct inspect_options){.tensors = true}, sink, NULL), MOE_OK);
   return true;
 }
 
@@ -435,8 +435,53 @@ static void test_random_damage_of_the_model(void **state) {
 
 /* ---- The report ---- */
 
-static bool only_qwen3(const char *architecture) {
-  return strcmp(architecture, "qwen3") == 0;
+/* What is kept in GGUFs and is no model: a key that tells, its value, what the report says. */
+static void test_inspect_names_what_is_no_model(void **state) {
+  (void)state;
+  static const struct {
+    const char *key, *value, *architecture;
+    uint32_t pooling;
+    bool tensors;
+    const char *is, *words;
+  } cases[] = {
+      {"general.type", "adapter", "qwen3", 0, true, "an adapter (LoRA) for another model", "merge it into that model"},
+      {"general.type", "imatrix", NULL, 0, true, "an importance matrix", "llama-quantize takes it"},
+      {"general.type", "mmproj", "clip", 0, true, "the part of a model that reads images or sound",
+       "give the language"},
+      {"general.name", "x", "clip", 0, true, "the part of a model that reads images or sound",
+       "'clip': it is the part"},
+      {"general.name", "x", "controlvector", 0, true, "a control vector for another model", "give the model itself"},
+      {"general.name", "x", "nomic-bert", 0, true, "an embedding model", "it gives vectors"},
+      {"general.name", "x", "qwen3", 3, true, "an embedding model",
+       "qwen3.pooling_type is 3 (last token): it is an emb"},
+      {"general.name", "x", "qwen3", 4, true, "a reranker", "qwen3.pooling_type is 4 (rank): it is a reranker"},
+      {"general.name", "x", "qwen3", 77, true, "an embedding model", "qwen3.pooling_type is 77: it is"},
+      {"tokenizer.ggml.tokens", NULL, "qwen3", 0, false, "a vocabulary without weights", "it has no tensors"},
+      {"general.name", "x", "qwen3", 0, false, "a header without weights", "fetch the model again"},
+      {"general.type", "model", "qwen3", 0, true, "a model that generates text", "qwen3.block_count is missing"},
+      {"general.type", "model", NULL, 0, true, "a model that generates text", "general.architecture is missing"},
+  };
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    struct maker m;
+    maker_init(&m, 3);
+    if (cases[i].value != NULL)
+      maker_key_text(&m, cases[i].key, cases[i].value);
+    else
+      maker_key_array(&m, cases[i].key, GGUF_STRING, 1), maker_text(&m, "a");
+    if (cases[i].architecture != NULL) maker_key_text(&m, "general.architecture", cases[i].architecture);
+    if (cases[i].pooling != 0) maker_key_u32(&m, "qwen3.pooling_type", cases[i].pooling);
+    if (cases[i].tensors) maker_tensor(&m, "x", 1, (const uint64_t[]){8}, FORMAT_F32, 0), maker_data(&m, 32, 32);
+    char *text = NULL;
+    size_t bytes;
+    FILE *out = open_memstream(&text, &bytes);
+    assert_int_equal(inspect_run(maker_path(&m), &(struct inspect_options){0}, out, NULL), MOE_OK);
+    fclose(out);
+    if (strstr(text, cases[i].is) == NULL || strstr(text, cases[i].words) == NULL ||
+        strstr(text, "compiles         no") == NULL)
+      fail_msg("case %zu: '%s' or '%s' is not in:\n%s", i, cases[i].is, cases[i].words, text);
+    free(text);
+    maker_deinit(&m);
+  }
 }
 
 static void test_inspect_says_why_not(void **state) {
@@ -447,17 +492,18 @@ static void test_inspect_says_why_not(void **state) {
                  "mam\x1b"
                  "ba");
   maker_tensor(&m, "blk.0.x", 2, (const uint64_t[]){256, 1}, FORMAT_Q1_0, 0);
-  maker_tensor(&m, "blk.1.x", 2, (const uint64_t[]){256, 1}, 99, 96);
-  maker_data(&m, 32, 96);
+  maker_tensor(&m, "blk.1.x", 2, (const uint64_t[]){256, 1}, 99, 288);
+  maker_data(&m, 32, 288);
   char *text = NULL;
   size_t bytes;
   FILE *out = open_memstream(&text, &bytes);
-  assert_int_equal(inspect_run(maker_path(&m), false, only_qwen3, out, NULL), MOE_OK);
+  assert_int_equal(inspect_run(maker_path(&m), &(struct inspect_options){0}, out, NULL), MOE_OK);
   fclose(out);
-  static const char *const words[] = {"architecture mam\xef\xbf\xbd"
-                                      "ba is not compiled yet",
+  static const char *const words[] = {"general.architecture: 'mam\xef\xbf\xbd"
+                                      "ba' is not served; moec compiles ",
                                       "format Q1_0 of tensor blk.0.x is not compiled yet; supported: F32,",
-                                      "format number 99 of tensor blk.1.x is unknown", "compiles         no"};
+                                      "format number 99 of tensor blk.1.x is unknown", "(1 tensors have that format)",
+                                      "compiles         no"};
   for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
     if (strstr(text, words[i]) == NULL) fail_msg("'%s' is not in:\n%s", words[i], text);
   assert_null(strchr(text, '\x1b'));
@@ -472,7 +518,7 @@ static void test_inspect_reports_a_full_disk(void **state) {
   FILE *full = fopen("/dev/full", "w");
   if (full == NULL) skip();
   struct moe_error err = {0};
-  assert_int_equal(inspect_run(maker_path(&m), true, NULL, full, &err), MOE_FAILED);
+  assert_int_equal(inspect_run(maker_path(&m), &(struct inspect_options){.json = true}, full, &err), MOE_FAILED);
   assert_non_null(strstr(err.message, "cannot write the report"));
   fclose(full);
   maker_deinit(&m);
@@ -492,6 +538,7 @@ int main(void) {
       cmocka_unit_test(test_every_truncation_of_a_small_file),
       cmocka_unit_test(test_random_damage_of_a_small_file),
       cmocka_unit_test(test_random_damage_of_the_model),
+      cmocka_unit_test(test_inspect_names_what_is_no_model),
       cmocka_unit_test(test_inspect_says_why_not),
       cmocka_unit_test(test_inspect_reports_a_full_disk),
   };

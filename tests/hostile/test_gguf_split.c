@@ -317,7 +317,7 @@ static void test_inspect_lists_the_parts(void **state) {
   char *text = NULL;
   size_t bytes;
   FILE *out = open_memstream(&text, &bytes);
-  assert_int_equal(inspect_run(part_path(2, N_PART), false, NULL, out, NULL), MOE_OK);
+  assert_int_equal(inspect_run(part_path(2, N_PART), &(struct inspect_options){0}, out, NULL), MOE_OK);
   fclose(out);
   if (strstr(text, "3 parts") == NULL || strstr(text, "m-00003-of-00003.gguf") == NULL) fail_msg("%s", text);
   free(text);

@@ -1,5 +1,6 @@
 /* test_moec_options.c: compiler/README.md holds the option tables that the program has. */
 #include "emit.h"
+#include "moec_inspect.h"
 #include "moec_oracle.h"
 
 #include <setjmp.h>
@@ -12,6 +13,11 @@
 static const struct option_row compile_rows[] = {
 #define OPTION(...) OPTION_ROW(struct emit_options, __VA_ARGS__)
 #include "moec_compile_options.def"
+#undef OPTION
+};
+static const struct option_row inspect_rows[] = {
+#define OPTION(...) OPTION_ROW(struct inspect_options, __VA_ARGS__)
+#include "moec_inspect_options.def"
 #undef OPTION
 };
 static const struct option_row oracle_rows[] = {
@@ -50,6 +56,8 @@ static void test_readme_has_the_tables(void **state) {
   (void)state;
   check_table(compile_rows, sizeof compile_rows / sizeof *compile_rows,
               "Options of compiling (`moec_compile_options.def`):");
+  check_table(inspect_rows, sizeof inspect_rows / sizeof *inspect_rows,
+              "Options of `moec inspect` (`moec_inspect_options.def`):");
   check_table(oracle_rows, sizeof oracle_rows / sizeof *oracle_rows,
               "Options of `moec oracle` (`moec_oracle_options.def`):");
 }
