@@ -40,11 +40,15 @@
 #define FMT_NAME_0 f32
 #define FMT_NAME_1 f16
 #define FMT_NAME_2 q4_0
+#define FMT_NAME_3 q4_1
 #define FMT_NAME_6 q5_0
+#define FMT_NAME_7 q5_1
 #define FMT_NAME_8 q8_0
 #define FMT_NAME_12 q4_k
 #define FMT_NAME_13 q5_k
 #define FMT_NAME_14 q6_k
+#define FMT_NAME_20 iq4_nl
+#define FMT_NAME_23 iq4_xs
 #define FMT_NAME_30 bf16
 #define FMT_NAME_39 mxfp4
 
@@ -57,8 +61,14 @@
 #if FMT_USED(2)
 #include "fmt_q4_0.glsl"
 #endif
+#if FMT_USED(3)
+#include "fmt_q4_1.glsl"
+#endif
 #if FMT_USED(6)
 #include "fmt_q5_0.glsl"
+#endif
+#if FMT_USED(7)
+#include "fmt_q5_1.glsl"
 #endif
 #if FMT_USED(8)
 #include "fmt_q8_0.glsl"
@@ -71,6 +81,12 @@
 #endif
 #if FMT_USED(14)
 #include "fmt_q6_k.glsl"
+#endif
+#if FMT_USED(20)
+#include "fmt_iq4_nl.glsl"
+#endif
+#if FMT_USED(23)
+#include "fmt_iq4_xs.glsl"
 #endif
 #if FMT_USED(30)
 #include "fmt_bf16.glsl"

@@ -62,6 +62,8 @@ static void random_block(struct oracle_rng *rng, const struct format *f, uint8_t
   case 30:
     memcpy(block, (uint8_t *)&value + 2, 2);
     break;
+  case 3:
+  case 7:
   case 12:
   case 13:
     memcpy(block, d, 4);
@@ -72,6 +74,8 @@ static void random_block(struct oracle_rng *rng, const struct format *f, uint8_t
   case 2:
   case 6:
   case 8:
+  case 20:
+  case 23:
     memcpy(block, d, 2);
     break;
   case 39: /* a power of two, and no f16 */

@@ -142,6 +142,16 @@ static void test_block32_definitions(void **state) {
   dequant_row(format_find(FORMAT_Q5_0), q5, w, 32);
   assert_true(w[0] == 0.5f && w[16] == -7.0f && w[1] == -8.0f && w[17] == 6.0f && w[31] == 7.5f && w[15] == -8.0f);
 
+  uint8_t q41[20] = {0x00, 0x38, 0x00, 0xc1}; /* d = 0.5, m = -2.5 */
+  q41[4] = 0x21, q41[19] = 0xf3;
+  dequant_row(format_find(FORMAT_Q4_1), q41, w, 32);
+  assert_true(w[0] == -2.0f && w[16] == -1.5f && w[15] == -1.0f && w[31] == 5.0f && w[1] == -2.5f);
+
+  uint8_t q51[24] = {0x00, 0x38, 0x00, 0xc1, 0x01, 0x00, 0x02, 0x80}; /* high bits as above */
+  q51[8] = 0x21, q51[9] = 0xc0, q51[23] = 0xf0;
+  dequant_row(format_find(FORMAT_Q5_1), q51, w, 32);
+  assert_true(w[0] == 6.0f && w[16] == -1.5f && w[1] == -2.5f && w[17] == 11.5f && w[31] == 13.0f && w[15] == -2.5f);
+
   uint8_t q8[34] = {0x00, 0xc0}; /* d = -2 */
   q8[2] = 0x80, q8[33] = 3;
   dequant_row(format_find(FORMAT_Q8_0), q8, w, 32);
@@ -209,6 +219,29 @@ static void test_q6_k_definition(void **state) {
   for (int e = 0; e < 256; e++) assert_true(w[e] == 0.25f * (float)(scale[e / 16] * (quant[e] - 32)));
 }
 
+static void test_iq4_definitions(void **state) {
+  (void)state;
+  static const float value[16] = {-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113};
+  uint8_t nl[18] = {0x00, 0xb8}, xs[136] = {0x00, 0xb8}; /* d = -0.5 */
+  float w[256];
+  for (int q = 0; q < 16; q++) nl[2 + q] = (uint8_t)(q | (15 - q) << 4);
+  dequant_row(format_find(FORMAT_IQ4_NL), nl, w, 32);
+  for (int q = 0; q < 16; q++) assert_true(w[q] == -0.5f * value[q] && w[16 + q] == -0.5f * value[15 - q]);
+
+  static const int scale[8] = {0, 63, 17, 32, 48, 9, 31, 20};
+  for (int j = 0; j < 8; j++) {
+    xs[2 + j / 4] |= (uint8_t)((scale[j] >> 4) << (2 * (j % 4)));
+    xs[4 + j / 2] |= (uint8_t)((scale[j] & 15) << (4 * (j % 2)));
+    for (int k = 0; k < 16; k++) xs[8 + 16 * j + k] = (uint8_t)((j + k) % 16 | (3 * k + j) % 16 << 4);
+  }
+  dequant_row(format_find(FORMAT_IQ4_XS), xs, w, 256);
+  for (int j = 0; j < 8; j++)
+    for (int k = 0; k < 16; k++) {
+      float d = -0.5f * (float)(scale[j] - 32);
+      assert_true(w[32 * j + k] == d * value[(j + k) % 16] && w[32 * j + 16 + k] == d * value[(3 * k + j) % 16]);
+    }
+}
+
 static void test_fp4_definitions(void **state) {
   (void)state;
   static const float value[16] = {0, 0.5f, 1, 1.5f, 2, 3, 4, 6, 0, -0.5f, -1, -1.5f, -2, -3, -4, -6};
@@ -272,6 +305,8 @@ static void test_layout_errors(void **state) {
 /* Where a block has an f16 scale, or any byte of other scales; one of them where there are several. */
 static uint32_t f16_place(const struct format *f) {
   switch (f->number) {
+  case FORMAT_Q4_1:
+  case FORMAT_Q5_1:
   case FORMAT_Q4_K:
   case FORMAT_Q5_K:
     return 2 * (uint32_t)(random_next() % 2);
@@ -396,6 +431,7 @@ int main(void) {
       cmocka_unit_test(test_block32_definitions),
       cmocka_unit_test(test_k_definitions),
       cmocka_unit_test(test_q6_k_definition),
+      cmocka_unit_test(test_iq4_definitions),
       cmocka_unit_test(test_fp4_definitions),
       cmocka_unit_test(test_layout_numbers),
       cmocka_unit_test(test_layout_errors),
