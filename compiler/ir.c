@@ -68,14 +68,14 @@ enum moe_code ir_add(struct ir_graph *g, const struct ir_node *node, int *value,
   return MOE_OK;
 }
 
-enum moe_code ir_add_rope(struct ir_graph *g, enum ir_rope_pairs pairs, uint32_t n_rot, const double *inv_freq,
-                          uint32_t *index, struct moe_error *err) {
-  if (n_rot < 2 || n_rot > 65536 || n_rot % 2)
-    return moe_fail(err, MOE_FAILED, "rope: %u rotated dimensions; allowed: even, 2 to 65536", n_rot);
-  size_t bytes = n_rot / 2 * sizeof *inv_freq;
+enum moe_code ir_add_rope(struct ir_graph *g, const struct ir_rope *rope, uint32_t *index, struct moe_error *err) {
+  if (rope->n_rot < 2 || rope->n_rot > 65536 || rope->n_rot % 2)
+    return moe_fail(err, MOE_FAILED, "rope: %u rotated dimensions; allowed: even, 2 to 65536", rope->n_rot);
+  size_t bytes = rope->n_rot / 2 * sizeof *rope->inv_freq;
   for (uint32_t i = 0; i < g->n_rope; i++) {
     const struct ir_rope *r = &g->rope[i];
-    if (r->pairs == pairs && r->n_rot == n_rot && !memcmp(r->inv_freq, inv_freq, bytes)) {
+    if (r->pairs == rope->pairs && r->n_rot == rope->n_rot && r->scale == rope->scale &&
+        !memcmp(r->inv_freq, rope->inv_freq, bytes)) {
       *index = i;
       return MOE_OK;
     }
@@ -87,8 +87,9 @@ enum moe_code ir_add_rope(struct ir_graph *g, enum ir_rope_pairs pairs, uint32_t
     free(copy);
     return moe_fail(err, MOE_FAILED, "out of memory: %zu bytes for a rope table", bytes);
   }
-  memcpy(copy, inv_freq, bytes);
-  g->rope[g->n_rope] = (struct ir_rope){pairs, n_rot, copy};
+  memcpy(copy, rope->inv_freq, bytes);
+  g->rope[g->n_rope] = *rope;
+  g->rope[g->n_rope].inv_freq = copy;
   *index = g->n_rope++;
   return MOE_OK;
 }

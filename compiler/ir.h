@@ -43,10 +43,12 @@ enum ir_activation { IR_SILU = 0, IR_GELU = 1, IR_SIGMOID = 2, IR_SWIGLU_OAI = 3
 /* How a ROUTER makes weights of logits; the kernels' parameter GATING. SOFTMAX_AFTER: over the chosen logits alone. */
 enum ir_gating { IR_GATING_SOFTMAX = 0, IR_GATING_SIGMOID = 1, IR_GATING_SOFTMAX_AFTER = 2 };
 
-/* A rotation: angle of pair j at position p is p * inv_freq[j] radians. inv_freq: n_rot / 2, owned by the graph. */
+/* A rotation: angle of pair j at position p is p * inv_freq[j] radians; cosine and sine are multiplied by `scale`.
+ * inv_freq: n_rot / 2, owned by the graph. */
 struct ir_rope {
   enum ir_rope_pairs pairs;
   uint32_t n_rot;
+  double scale;
   double *inv_freq;
 };
 
@@ -55,8 +57,11 @@ struct ir_attr {
   double eps, scale;
   uint32_t group;
   uint32_t n_head, n_kv_head, d_head;
-  uint32_t rope;  /* index into the graph's ropes */
-  uint32_t state; /* index into the graph's states */
+  uint32_t d_head_value; /* of ATTENTION: width of a value; 0: d_head */
+  uint32_t window;       /* of ATTENTION: the positions that a token sees, itself included; 0: all before it */
+  double softcap;        /* of ATTENTION and SOFTCAP; of ATTENTION 0: none */
+  uint32_t rope;         /* index into the graph's ropes */
+  uint32_t state;        /* index into the graph's states */
   uint32_t n_expert, n_expert_used;
   bool renormalize;
   enum ir_activation activation;
@@ -76,8 +81,8 @@ struct ir_node {
   bool selected;  /* the value has only the selected rows: ir_add fills it */
 };
 
-/* The keys and values of one layer: for every token K [n_kv_head][d_head] and V [n_kv_head][d_head_value]. Layers may
- * differ; a layer without attention has none. */
+/* The keys and values of one layer: for every token K [n_kv_head][d_head] and V [n_kv_head][d_head_value]; d_head_value
+ * 0: a value is the first columns of its key (latent attention). Layers may differ; one without attention has none. */
 struct ir_state {
   uint32_t n_kv_head, d_head, d_head_value;
 };
@@ -110,12 +115,12 @@ void ir_deinit(struct ir_graph *g);
  * *value: its index. Errors: MOE_FAILED with the operation, the layer, what was found and what the rule wants. */
 enum moe_code ir_add(struct ir_graph *g, const struct ir_node *node, int *value, struct moe_error *err);
 
-/* Adds a rotation (inv_freq is copied); equal ones are added once. n_rot: even, 2 .. 65536. *index: for ir_attr.rope.
- */
-enum moe_code ir_add_rope(struct ir_graph *g, enum ir_rope_pairs pairs, uint32_t n_rot, const double *inv_freq,
-                          uint32_t *index, struct moe_error *err);
+/* Adds a rotation (a copy with its inv_freq); equal ones are added once. n_rot: even, 2 .. 65536.
+ * *index: for ir_attr.rope. */
+enum moe_code ir_add_rope(struct ir_graph *g, const struct ir_rope *rope, uint32_t *index, struct moe_error *err);
 
-/* Adds the key/value state of one more layer; all three at least 1. *index: for ir_attr.state. */
+/* Adds the key/value state of one more layer; d_head_value 0: values are columns of the keys.
+ * *index: for ir_attr.state. */
 enum moe_code ir_add_state(struct ir_graph *g, const struct ir_state *state, uint32_t *index, struct moe_error *err);
 
 /* Rows of a tensor as a weight of their own: n_out rows of every matrix, row r of which is row first + r / run * period

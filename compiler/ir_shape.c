@@ -89,22 +89,64 @@ enum moe_code ir_shape_rope(const struct ir_graph *g, const struct ir_node *node
   return ir_width(node, in, 1, width, err);
 }
 
+enum moe_code ir_shape_concat(const struct ir_graph *g, const struct ir_node *node, uint32_t *width,
+                              struct moe_error *err) {
+  uint32_t a = ir_input(g, node, 0)->width, b = ir_input(g, node, 1)->width;
+  uint32_t n = node->a.n_head, n_b = node->a.n_kv_head;
+  if (n == 0 || (n_b != n && n_b != 1))
+    return moe_fail(err, MOE_FAILED, "layer %d, concat: %u heads beside %u; allowed: as many, or one for all",
+                    node->layer, n_b, n);
+  if (a % n) return ir_bad_width(node, a, n, err);
+  if (b % n_b) return ir_bad_width(node, b, n_b, err);
+  return ir_width(node, (uint64_t)a / n + b / n_b, n, width, err);
+}
+
+enum moe_code ir_shape_head_linear(const struct ir_graph *g, const struct ir_node *node, uint32_t *width,
+                                   struct moe_error *err) {
+  uint32_t in = ir_input(g, node, 0)->width, n = node->a.n_head;
+  if (n == 0 || in % n) return ir_bad_width(node, in, n, err);
+  enum moe_code code = ir_check_weight(node, 0, in / n, 0, n, err);
+  return code ? code : ir_width(node, node->weight[0]->dim[1], n, width, err);
+}
+
+/* The state has the node's heads. */
+static enum moe_code ir_check_state(const struct ir_graph *g, const struct ir_node *node, uint32_t d_value,
+                                    struct moe_error *err) {
+  const struct ir_attr *a = &node->a;
+  const struct ir_state *state = a->state < g->n_state ? &g->state[a->state] : NULL;
+  uint32_t wanted = node->in[2] == node->in[1] ? 0 : d_value; /* no values of their own: they are the keys' columns */
+  if (!state || a->n_kv_head != state->n_kv_head || a->d_head != state->d_head || wanted != state->d_head_value)
+    return moe_fail(err, MOE_FAILED, "layer %d, attention: state %u is not the graph's, or of other heads", node->layer,
+                    a->state);
+  return MOE_OK;
+}
+
 enum moe_code ir_shape_attention(const struct ir_graph *g, const struct ir_node *node, uint32_t *width,
                                  struct moe_error *err) {
   const struct ir_attr *a = &node->a;
+  uint32_t d_value = a->d_head_value ? a->d_head_value : a->d_head;
+  bool shared = node->in[2] == node->in[1];
   if (a->n_kv_head == 0 || a->n_head % a->n_kv_head)
     return moe_fail(err, MOE_FAILED, "layer %d, attention: %u heads do not share %u key/value heads evenly",
                     node->layer, a->n_head, a->n_kv_head);
+  if (shared && d_value > a->d_head)
+    return moe_fail(err, MOE_FAILED, "layer %d, attention: values of %u columns out of keys of %u", node->layer,
+                    d_value, a->d_head);
   uint64_t wanted[3] = {(uint64_t)a->n_head * a->d_head, (uint64_t)a->n_kv_head * a->d_head,
-                        (uint64_t)a->n_kv_head * a->d_head};
-  const struct ir_state *state = a->state < g->n_state ? &g->state[a->state] : NULL;
+                        (uint64_t)a->n_kv_head * (shared ? a->d_head : d_value)};
   for (int i = 0; i < 3; i++)
     if (ir_input(g, node, i)->width != wanted[i])
       return ir_bad_width(node, ir_input(g, node, i)->width, wanted[i], err);
-  if (!state || a->n_kv_head != state->n_kv_head || a->d_head != state->d_head || a->d_head != state->d_head_value)
-    return moe_fail(err, MOE_FAILED, "layer %d, attention: state %u is not the graph's, or of other heads", node->layer,
-                    a->state);
-  return ir_width(node, wanted[0], 1, width, err);
+  enum moe_code code = ir_check_state(g, node, d_value, err);
+  if (!code && node->weight[0]) code = ir_check_weight(node, 0, a->n_head, 1, 1, err);
+  return code ? code : ir_width(node, a->n_head, d_value, width, err);
+}
+
+enum moe_code ir_shape_softcap(const struct ir_graph *g, const struct ir_node *node, uint32_t *width,
+                               struct moe_error *err) {
+  if (!(node->a.softcap > 0))
+    return moe_fail(err, MOE_FAILED, "layer %d, softcap: %g; allowed: above 0", node->layer, node->a.softcap);
+  return ir_width(node, ir_input(g, node, 0)->width, 1, width, err);
 }
 
 enum moe_code ir_shape_add(const struct ir_graph *g, const struct ir_node *node, uint32_t *width,

@@ -1,6 +1,4 @@
-#include "model_blocks.h"
-
-#include "gguf_text.h"
+#include "model_blocks_impl.h"
 
 #include <math.h>
 #include <stdarg.h>
@@ -8,8 +6,6 @@
 #include <string.h>
 
 #define HPARAM_REQUIRED (-1)
-#define BLOCKS_MAX_HEAD 4096
-#define BLOCKS_MIN_ROPE_FACTOR 0.25 /* a pair turns less than once from one position to the next */
 
 int blocks_fail(struct blocks *b, enum moe_code code, const char *format, ...) {
   if (b->code) return IR_NONE;
@@ -24,14 +20,12 @@ int blocks_fail(struct blocks *b, enum moe_code code, const char *format, ...) {
 
 /* ---- Hyperparameters ---- */
 
-/* The whole key of a hyperparameter; false when it would not fit (a foreign architecture's name). */
-static const char *blocks_key(const struct blocks *b, const char *key, char *text, size_t capacity) {
+const char *blocks_key(const struct blocks *b, const char *key, char *text, size_t capacity) {
   snprintf(text, capacity, "%s.%s", b->graph->family, key);
   return text;
 }
 
-static void blocks_read_u32(struct blocks *b, const char *key, double fallback, uint32_t min, uint32_t max,
-                            uint32_t *value) {
+void blocks_read_u32(struct blocks *b, const char *key, double fallback, uint32_t min, uint32_t max, uint32_t *value) {
   char name[192];
   blocks_key(b, key, name, sizeof name);
   if (b->code) return;
@@ -43,8 +37,7 @@ static void blocks_read_u32(struct blocks *b, const char *key, double fallback, 
     blocks_fail(b, MOE_FAILED, "%s: %u; allowed: %u to %u", name, *value, min, max);
 }
 
-static void blocks_read_real(struct blocks *b, const char *key, double fallback, double min, double max,
-                             double *value) {
+void blocks_read_real(struct blocks *b, const char *key, double fallback, double min, double max, double *value) {
   char name[192];
   blocks_key(b, key, name, sizeof name);
   if (b->code) return;
@@ -73,10 +66,6 @@ static void blocks_check_heads(struct blocks *b) {
     blocks_fail(b, MOE_FAILED, "%s.embedding_length: %u over %u heads gives heads of %u; allowed: at most %d",
                 b->graph->family, h->d_model, h->n_head, h->d_head, BLOCKS_MAX_HEAD);
   if (h->d_head_value == 0) h->d_head_value = h->d_head;
-  if (h->d_head_value != h->d_head)
-    blocks_fail(b, MOE_DECLINED,
-                "%s.attention.value_length: %u beside key_length %u; moec has heads of one length only",
-                b->graph->family, h->d_head_value, h->d_head);
   if (h->n_rot == 0) h->n_rot = h->d_head;
   if (h->n_rot > h->d_head || h->n_rot % 2)
     blocks_fail(b, MOE_FAILED, "%s.rope.dimension_count: %u; allowed: even, at most a head's %u", b->graph->family,
@@ -88,28 +77,6 @@ static void blocks_check_experts(struct blocks *b) {
   if (h->n_expert && (h->n_expert_used == 0 || h->n_expert_used > h->n_expert))
     blocks_fail(b, MOE_FAILED, "%s.expert_used_count: %u of %u experts; allowed: 1 to expert_count", b->graph->family,
                 h->n_expert_used, h->n_expert);
-}
-
-/* Rope scaling: none and linear are served (linear divides the angles by the factor). As in llama.cpp, a factor without
- * a type is linear, 0 is no scaling, and rope.scale_linear is the factor's older name. */
-static void blocks_check_rope(struct blocks *b) {
-  char name[192], shown[64];
-  struct gguf_string type = {"linear", 6};
-  if (b->code) return;
-  if (!gguf_has(b->gguf, blocks_key(b, "rope.scaling.factor", name, sizeof name)))
-    blocks_read_real(b, "rope.scale_linear", 1, 0, 1e6, &b->h.rope_factor);
-  if (!b->code && gguf_has(b->gguf, blocks_key(b, "rope.scaling.type", name, sizeof name)))
-    b->code = gguf_get_string(b->gguf, name, &type, b->err);
-  if (b->code) return;
-  bool none = type.bytes == 4 && !memcmp(type.data, "none", 4);
-  bool linear = type.bytes == 6 && !memcmp(type.data, "linear", 6);
-  if (!none && !linear)
-    blocks_fail(b, MOE_DECLINED, "%s: '%s'; moec has none, linear", name,
-                gguf_text_printable(shown, sizeof shown, type.data, type.bytes));
-  if (none || b->h.rope_factor == 0) b->h.rope_factor = 1;
-  if (b->h.rope_factor < BLOCKS_MIN_ROPE_FACTOR)
-    blocks_fail(b, MOE_FAILED, "%s.rope.scaling.factor: %g; allowed: 0 for none, or %g to 1e+06", b->graph->family,
-                b->h.rope_factor, BLOCKS_MIN_ROPE_FACTOR);
 }
 
 /* The rows of hparams.def that only some families honour. */
@@ -171,14 +138,12 @@ static void blocks_check_options(struct blocks *b) {
   }
 }
 
-/* A window as long as the context, or 0, is none. */
+/* A window that no layer asked for must change nothing. */
 static void blocks_check_window(struct blocks *b) {
-  uint32_t window = 0;
-  blocks_read_u32(b, "attention.sliding_window", 0, 0, UINT32_MAX, &window);
-  if (window != 0 && window < b->h.n_ctx)
+  if (!b->window_asked && b->h.window != 0 && b->h.window < b->h.n_ctx)
     blocks_fail(b, MOE_DECLINED,
-                "%s.attention.sliding_window: %u of a context of %u; moec attends to all positions only",
-                b->graph->family, window, b->h.n_ctx);
+                "%s.attention.sliding_window: %u of a context of %u; moec attends to all positions in this family",
+                b->graph->family, b->h.window, b->h.n_ctx);
 }
 
 static void blocks_read_family(struct blocks *b) {
@@ -204,8 +169,7 @@ void blocks_init(struct blocks *b, struct ir_graph *graph, const struct gguf *gg
 #undef HPARAM_REAL
   if (!b->code) blocks_check_heads(b);
   blocks_check_experts(b);
-  blocks_check_rope(b);
-  blocks_check_window(b);
+  blocks_read_rope(b);
   if (b->code) return;
   b->used = calloc(gguf_n_tensor(gguf) + 1, sizeof *b->used);
   b->honoured = calloc(BLOCKS_N_OPTION, sizeof *b->honoured);
@@ -229,6 +193,7 @@ void blocks_init(struct blocks *b, struct ir_graph *graph, const struct gguf *gg
 
 enum moe_code blocks_finish(struct blocks *b) {
   if (!b->code) blocks_check_options(b);
+  blocks_check_window(b);
   for (uint64_t i = 0; !b->code && i < gguf_n_tensor(b->gguf); i++)
     if (!b->used[i])
       blocks_fail(b, MOE_DECLINED,
@@ -261,15 +226,24 @@ static bool blocks_shape_fits(struct blocks *b, const struct gguf_tensor *t, con
   return !b->code;
 }
 
-const struct gguf_tensor *blocks_optional_tensor(struct blocks *b, int layer, const char *name, uint64_t n_in,
-                                                 uint64_t n_out, uint64_t n_mat) {
-  if (b->code) return NULL;
+/* By the name that it has in a layer, or by itself. NULL when there is none. */
+static const struct gguf_tensor *blocks_find(const struct blocks *b, int layer, const char *name) {
   char full[128];
   if (layer == IR_NO_LAYER)
     snprintf(full, sizeof full, "%s", name);
   else
     snprintf(full, sizeof full, "blk.%d.%s", layer, name);
-  const struct gguf_tensor *t = gguf_find_tensor(b->gguf, full);
+  return gguf_find_tensor(b->gguf, full);
+}
+
+bool blocks_has_tensor(struct blocks *b, int layer, const char *name) {
+  return !b->code && blocks_find(b, layer, name);
+}
+
+const struct gguf_tensor *blocks_optional_tensor(struct blocks *b, int layer, const char *name, uint64_t n_in,
+                                                 uint64_t n_out, uint64_t n_mat) {
+  if (b->code) return NULL;
+  const struct gguf_tensor *t = blocks_find(b, layer, name);
   if (!t) return NULL;
   if ((b->code = format_require(t->format_number, t->name, b->err))) return NULL;
   if (!blocks_shape_fits(b, t, (const uint64_t[3]){n_in, n_out, n_mat})) return NULL;
@@ -312,15 +286,14 @@ uint32_t blocks_state(struct blocks *b, uint32_t n_kv_head, uint32_t d_head, uin
 
 /* ---- Operations ---- */
 
-static int blocks_node(struct blocks *b, const struct ir_node *node) {
+int blocks_node(struct blocks *b, const struct ir_node *node) {
   int value = IR_NONE;
   if (b->code) return IR_NONE;
   b->code = ir_add(b->graph, node, &value, b->err);
   return b->code ? IR_NONE : value;
 }
 
-/* "<name>.<kind>" */
-static const char *blocks_name(const char *name, const char *kind, char text[96]) {
+const char *blocks_name(const char *name, const char *kind, char text[96]) {
   snprintf(text, 96, "%s.%s", name, kind);
   return text;
 }
@@ -355,43 +328,7 @@ int blocks_add(struct blocks *b, int layer, int x, int y) {
   return blocks_node(b, &(struct ir_node){.op = IR_ADD, .layer = layer, .in = {x, y}});
 }
 
-static int blocks_rope(struct blocks *b, int layer, int x, uint32_t n_head, enum ir_rope_pairs pairs) {
-  if (b->code) return IR_NONE;
-  const struct hparams *h = &b->h;
-  double inv_freq[BLOCKS_MAX_HEAD / 2];
-  for (uint32_t j = 0; j < h->n_rot / 2; j++) inv_freq[j] = pow(h->rope_base, -2.0 * j / h->n_rot) / h->rope_factor;
-  uint32_t rope = 0;
-  if ((b->code = ir_add_rope(b->graph, pairs, h->n_rot, inv_freq, &rope, b->err))) return IR_NONE;
-  return blocks_node(
-      b, &(struct ir_node){
-             .op = IR_ROPE, .layer = layer, .in = {x}, .a = {.n_head = n_head, .d_head = h->d_head, .rope = rope}});
-}
-
 /* ---- Blocks ---- */
-
-int blocks_attention(struct blocks *b, int layer, int x, const struct blocks_attention *kind) {
-  const struct hparams *h = &b->h;
-  int n = blocks_norm(b, layer, x, "attn_norm", h->d_model);
-  int q = blocks_linear(b, layer, n, "attn_q", h->n_head * h->d_head, kind->qkv_bias);
-  int k = blocks_linear(b, layer, n, "attn_k", h->n_kv_head * h->d_head, kind->qkv_bias);
-  int v = blocks_linear(b, layer, n, "attn_v", h->n_kv_head * h->d_head, kind->qkv_bias);
-  if (kind->qk_norm) {
-    q = blocks_norm(b, layer, q, "attn_q_norm", h->d_head);
-    k = blocks_norm(b, layer, k, "attn_k_norm", h->d_head);
-  }
-  q = blocks_rope(b, layer, q, h->n_head, kind->pairs);
-  k = blocks_rope(b, layer, k, h->n_kv_head, kind->pairs);
-  uint32_t state = blocks_state(b, h->n_kv_head, h->d_head, h->d_head);
-  int y = blocks_node(b, &(struct ir_node){.op = IR_ATTENTION,
-                                           .layer = layer,
-                                           .in = {q, k, v},
-                                           .a = {.n_head = h->n_head,
-                                                 .n_kv_head = h->n_kv_head,
-                                                 .d_head = h->d_head,
-                                                 .scale = 1 / sqrt(h->d_head),
-                                                 .state = state}});
-  return blocks_add(b, layer, x, blocks_linear(b, layer, y, "attn_output", h->d_model, false));
-}
 
 int blocks_glu(struct blocks *b, int layer, int gate, int up, enum ir_activation activation) {
   return blocks_node(

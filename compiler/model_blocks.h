@@ -10,7 +10,10 @@
 #ifndef COMPILER_MODEL_BLOCKS_H
 #define COMPILER_MODEL_BLOCKS_H
 
+#include "blocks_attention.h"
 #include "ir.h"
+
+#define BLOCKS_MAX_HEAD 4096
 
 struct hparams {
 #define HPARAM(field, key, fallback, min, max) uint32_t field;
@@ -27,15 +30,10 @@ struct blocks {
   struct hparams h;
   bool *used;     /* by tensor index */
   bool *honoured; /* by HPARAM_OPTION row */
+  bool yarn;      /* rope.scaling.type */
+  bool window_asked;
   enum moe_code code;
   struct moe_error *err;
-};
-
-/* What kind of attention a layer has. */
-struct blocks_attention {
-  bool qk_norm;  /* attn_q_norm, attn_k_norm over each head */
-  bool qkv_bias; /* attn_q.bias, attn_k.bias, attn_v.bias */
-  enum ir_rope_pairs pairs;
 };
 
 /* Feed-forward blocks. Everything that is zero is the plain form: SiLU, no biases, the norm "ffn_norm". */
@@ -102,6 +100,12 @@ const struct gguf_tensor *blocks_slice(struct blocks *b, const struct gguf_tenso
 /* The key/value state of one more layer: its index, for ir_attr.state. */
 uint32_t blocks_state(struct blocks *b, uint32_t n_kv_head, uint32_t d_head, uint32_t d_head_value);
 
+/* Whether the file has the tensor; it is not asked for by this. */
+bool blocks_has_tensor(struct blocks *b, int layer, const char *name);
+
+/* A node by itself. Returns its value. */
+int blocks_node(struct blocks *b, const struct ir_node *node);
+
 /* Single operations. x, returned: values of the graph. Norms are "<name>.weight"; linear layers too, with
  * "<name>.bias" when `bias`. */
 int blocks_embed(struct blocks *b);
@@ -111,7 +115,6 @@ int blocks_product(struct blocks *b, int layer, int x, const struct gguf_tensor 
 int blocks_add(struct blocks *b, int layer, int x, int y);
 
 /* Whole blocks with their norm and residual: x + f(norm(x)). */
-int blocks_attention(struct blocks *b, int layer, int x, const struct blocks_attention *kind);
 int blocks_dense_ffn(struct blocks *b, int layer, int x, const struct blocks_ffn *kind);
 int blocks_expert_ffn(struct blocks *b, int layer, int x, const struct blocks_experts *kind);
 

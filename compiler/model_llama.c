@@ -1,13 +1,15 @@
 /* model_llama.c: Llama 1 to 3 and what shares their layout (Mistral), dense; Mixtral, where the file has experts:
  * softmax over the chosen ones. Rotary pairs are neighbours: the files' q and k rows are in that order. Sources:
- * Touvron et al., arXiv 2302.13971, section 2.2; Jiang et al., "Mixtral of Experts", arXiv 2401.04088, section 2. */
+ * Touvron et al., arXiv 2302.13971, section 2.2; Jiang et al., "Mixtral of Experts", arXiv 2401.04088, section 2;
+ * Llama 3.1's slower rotations stand in the file as factors. */
 #include "model_blocks.h"
 
 void model_llama_build(struct blocks *b);
 
 void model_llama_build(struct blocks *b) {
   const struct blocks_attention attention = {.qkv_bias = gguf_find_tensor(b->gguf, "blk.0.attn_q.bias") != NULL,
-                                             .pairs = IR_ROPE_NEIGHBOURS};
+                                             .pairs = IR_ROPE_NEIGHBOURS,
+                                             .rope = {.factors = blocks_rope_factors(b, b->h.n_rot)}};
   const struct blocks_experts experts = {.renormalize = true};
   if (b->h.n_expert && gguf_find_tensor(b->gguf, "blk.0.ffn_gate.0.weight"))
     blocks_fail(b, MOE_DECLINED,

@@ -40,7 +40,7 @@ static enum moe_code oracle_init_state(struct oracle *o, uint32_t n_position, st
     const struct ir_state *s = &o->graph->state[i];
     uint64_t heads = (uint64_t)n_position * s->n_kv_head;
     o->state[i].k = malloc(heads * s->d_head * sizeof(double));
-    o->state[i].v = malloc(heads * s->d_head_value * sizeof(double));
+    o->state[i].v = malloc(heads * s->d_head_value * sizeof(double) + 1);
     if (!o->state[i].k || !o->state[i].v) return oracle_no_memory(err, "keys and values");
   }
   return MOE_OK;

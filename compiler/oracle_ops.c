@@ -11,7 +11,7 @@ enum { ORACLE_ROWS = 4, ORACLE_BLOCK = 16 };
 /* Four sums side by side: a fixed order whatever the compiler vectorizes. */
 typedef double oracle_v4 __attribute__((vector_size(32), aligned(8)));
 
-static double oracle_dot(const double *a, const double *b, uint64_t n) {
+double oracle_dot(const double *a, const double *b, uint64_t n) {
   oracle_v4 s = {0, 0, 0, 0};
   uint64_t i = 0;
   for (; i + 4 <= n; i += 4) s += *(const oracle_v4 *)(a + i) * *(const oracle_v4 *)(b + i);
@@ -62,7 +62,7 @@ uint64_t oracle_scratch(const struct ir_graph *graph, uint32_t n_position) {
   return (rows > n_position ? rows : n_position) + 8;
 }
 
-static double *oracle_thread_scratch(const struct oracle_call *c, unsigned thread) {
+double *oracle_thread_scratch(const struct oracle_call *c, unsigned thread) {
   return c->scratch + thread * c->scratch_stride;
 }
 
@@ -93,25 +93,6 @@ void oracle_rmsnorm(const struct oracle_call *c) {
     double scale = 1 / sqrt(oracle_dot(x, x, group) / group + c->node->a.eps);
     for (uint32_t i = 0; i < group; i++) c->out[g * group + i] = x[i] * scale * w[i];
   }
-}
-
-void oracle_rope(const struct oracle_call *c) {
-  const struct ir_attr *a = &c->node->a;
-  const struct ir_rope *rope = &c->graph->rope[a->rope];
-  uint32_t half = rope->n_rot / 2;
-  memcpy(c->out, c->in[0], (uint64_t)c->n_row * c->node->width * sizeof *c->out);
-  for (uint32_t t = 0; t < c->n_row; t++)
-    for (uint32_t j = 0; j < half; j++) {
-      double angle = (double)(c->position + t) * rope->inv_freq[j], cosine = cos(angle), sine = sin(angle);
-      uint32_t first = rope->pairs == IR_ROPE_HALVES ? j : 2 * j;
-      uint32_t second = rope->pairs == IR_ROPE_HALVES ? j + half : 2 * j + 1;
-      for (uint32_t h = 0; h < a->n_head; h++) {
-        double *y = c->out + (uint64_t)t * c->node->width + (uint64_t)h * a->d_head;
-        double x0 = y[first], x1 = y[second];
-        y[first] = x0 * cosine - x1 * sine;
-        y[second] = x0 * sine + x1 * cosine;
-      }
-    }
 }
 
 void oracle_add(const struct oracle_call *c) {
@@ -158,39 +139,6 @@ void oracle_combine(const struct oracle_call *c) {
     for (uint32_t s = 0; s < n_used; s++)
       for (uint32_t i = 0; i < width; i++) y[i] += weight[s] * x[(uint64_t)s * width + i];
   }
-}
-
-/* ---- Attention ---- */
-
-/* One item: one head of one row. */
-static void oracle_attention_item(void *context, uint64_t item, unsigned thread) {
-  const struct oracle_call *c = context;
-  const struct ir_attr *a = &c->node->a;
-  uint32_t t = (uint32_t)(item / a->n_head), h = (uint32_t)(item % a->n_head), n = c->position + t + 1;
-  uint64_t kv_width = (uint64_t)a->n_kv_head * a->d_head, at = (uint64_t)(h / (a->n_head / a->n_kv_head)) * a->d_head;
-  const double *q = c->in[0] + ((uint64_t)t * a->n_head + h) * a->d_head;
-  const struct oracle_state *state = &c->state[a->state];
-  double *p = oracle_thread_scratch(c, thread), max = -INFINITY, sum = 0;
-  for (uint32_t s = 0; s < n; s++) {
-    p[s] = a->scale * oracle_dot(q, state->k + s * kv_width + at, a->d_head);
-    if (p[s] > max) max = p[s];
-  }
-  for (uint32_t s = 0; s < n; s++) sum += p[s] = exp(p[s] - max);
-  double *y = c->out + ((uint64_t)t * a->n_head + h) * a->d_head;
-  memset(y, 0, a->d_head * sizeof *y);
-  for (uint32_t s = 0; s < n; s++) {
-    const double *v = state->v + s * kv_width + at;
-    double weight = p[s] / sum;
-    for (uint32_t i = 0; i < a->d_head; i++) y[i] += weight * v[i];
-  }
-}
-
-void oracle_attention(const struct oracle_call *c) {
-  const struct ir_attr *a = &c->node->a;
-  uint64_t kv_width = (uint64_t)a->n_kv_head * a->d_head, bytes = c->n_row * kv_width * sizeof(double);
-  memcpy(c->state[a->state].k + c->position * kv_width, c->in[1], bytes);
-  memcpy(c->state[a->state].v + c->position * kv_width, c->in[2], bytes);
-  parallel_for(c->pool, (uint64_t)c->n_row * a->n_head, oracle_attention_item, (void *)c);
 }
 
 /* ---- Products ---- */
@@ -267,6 +215,23 @@ static void oracle_expert_bias(const struct oracle_call *c, uint64_t n_out) {
       for (uint64_t o = 0; o < n_out; o++) c->out[p * n_out + o] += b[o];
     }
   }
+}
+
+void oracle_head_linear(const struct oracle_call *c) {
+  enum { MAX = 512 };
+  uint64_t x_at[MAX], y_at[MAX];
+  const struct gguf_tensor *w = c->node->weight[0];
+  uint64_t n_head = c->node->a.n_head, n_in = w->dim[0], n_out = w->dim[1];
+  for (uint64_t h = 0; h < n_head; h++)
+    for (uint32_t first = 0; first < c->n_row; first += MAX) {
+      struct oracle_product p = {c, w, h * n_out, n_in, n_out, x_at, y_at, 0};
+      p.n_pair = c->n_row - first < MAX ? c->n_row - first : MAX;
+      for (uint32_t i = 0; i < p.n_pair; i++) {
+        x_at[i] = ((first + i) * n_head + h) * n_in;
+        y_at[i] = ((first + i) * n_head + h) * n_out;
+      }
+      oracle_product(&p);
+    }
 }
 
 /* One expert at a time over the rows that chose it: its weights are dequantized once. */

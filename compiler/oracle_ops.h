@@ -30,6 +30,14 @@ struct oracle_call {
   uint64_t scratch_stride;
 };
 
+/* Sum of a[i] * b[i] in a fixed order. */
+double oracle_dot(const double *a, const double *b, uint64_t n);
+
+/* A norm weight, a bias, sinks: the tensor's row 0 as doubles. Uses the first thread's scratch memory. */
+void oracle_vector(const struct oracle_call *c, const struct gguf_tensor *t, double *w);
+
+double *oracle_thread_scratch(const struct oracle_call *c, unsigned thread);
+
 /* The scratch_stride (in doubles) that suffices for any operation of the graph with up to n_position positions. */
 uint64_t oracle_scratch(const struct ir_graph *graph, uint32_t n_position);
 

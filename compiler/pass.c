@@ -51,15 +51,18 @@ struct plan_operand pass_plane(struct pass *p, int i, int k, bool vector, double
 static const struct {
   const char *param;
   uint32_t multiple, max;
-} pass_limits[] = {{"N_IN", 32, 0}, {"D_MODEL", 32, 0}, {"D_FF", 32, 0}, {"D_HEAD", 32, 256}, {"N_ROT", 4, 0}};
+} pass_limits[] = {{"N_IN", 32, 0},      {"D_MODEL", 32, 0}, {"D_FF", 32, 0}, {"D_HEAD", 32, 1024},
+                   {"D_HEAD_V", 4, 512}, {"N_ROT", 4, 0},    {"D_A", 4, 0},   {"D_B", 4, 0}};
 
 static bool pass_fits(struct pass *p, const char *kernel, const struct shadergen_param *param) {
   for (size_t i = 0; i < sizeof pass_limits / sizeof *pass_limits; i++) {
     if (strcmp(pass_limits[i].param, param->name)) continue;
     uint64_t value = (uint64_t)param->value, multiple = pass_limits[i].multiple, max = pass_limits[i].max;
     if (value % multiple == 0 && (max == 0 || value <= max)) continue;
+    char most[32] = "";
+    if (max) snprintf(most, sizeof most, " up to %llu", (unsigned long long)max);
     pass_fail(p, MOE_DECLINED, "kernel %s: %s %llu; it takes multiples of %llu%s", kernel, param->name,
-              (unsigned long long)value, (unsigned long long)multiple, max ? " up to 256" : "");
+              (unsigned long long)value, (unsigned long long)multiple, most);
     return false;
   }
   return true;

@@ -5,10 +5,13 @@
 #extension GL_GOOGLE_include_directive : require
 #define KERNEL_attention
 #include "prelude.glsl"
+#include "softcap.glsl"
 
 #define GROUP_HEADS EXTRA
-const uint ROW_BYTES = D_HEAD * (KV_F32 != 0 ? 4 : 2);
-const uint N_QUAD = D_HEAD / 4;                        /* groups of four dimensions */
+const uint ELEMENT = KV_F32 != 0 ? 4 : 2;
+const uint ROW_BYTES = D_HEAD * ELEMENT;                            /* of a key */
+const uint VALUE_BYTES = (LATENT != 0 ? D_HEAD : D_HEAD_V) * ELEMENT; /* from value to value */
+const uint N_QUAD = D_HEAD_V / 4;                      /* groups of four dimensions of a value */
 const uint QUADS = (N_QUAD + SUBGROUP - 1) / SUBGROUP; /* of a lane, in the value loop */
 const float LOWEST = -3.0e38;
 
@@ -73,7 +76,9 @@ void positions(uint64_t keys, uint64_t values, uint64_t q, uint first, uint n) {
   float s[GROUP_HEADS];
   scores(keys + (first + min(lane, n - 1)) * ROW_BYTES, q, s);
   [[unroll]] for (uint h = 0; h < GROUP_HEADS; h++) {
-    float v = lane < n ? s[h] * SCALE : LOWEST;
+    float z = s[h] * SCALE;
+    if (SOFTCAP > 0) z = softcap(z);
+    float v = lane < n ? z : LOWEST;
     float new_top = max(top[h], subgroup_max(v));
     float fade = exp(top[h] - new_top);
     s[h] = lane < n ? exp(v - new_top) : 0.0;
@@ -83,7 +88,7 @@ void positions(uint64_t keys, uint64_t values, uint64_t q, uint first, uint n) {
   }
   uint side = SIDES > 1 ? lane / N_QUAD : 0, quad = SIDES > 1 ? lane % N_QUAD : lane;
   [[dont_unroll]] for (uint j = 0; j < n; j += SIDES) {
-    uint64_t row = values + (first + min(j + side, n - 1)) * ROW_BYTES;
+    uint64_t row = values + (first + min(j + side, n - 1)) * VALUE_BYTES;
     vec4 v[QUADS];
     [[unroll]] for (uint i = 0; i < QUADS; i++) v[i] = load_quad(row, min(quad + i * SUBGROUP, N_QUAD - 1));
     [[unroll]] for (uint h = 0; h < GROUP_HEADS; h++) {
@@ -94,25 +99,31 @@ void positions(uint64_t keys, uint64_t values, uint64_t q, uint first, uint n) {
   }
 }
 
-void store_y(uint r, uint h, uint quad, vec4 v) { st_y_vec4(4 * (uint64_t(r) * Y_STRIDE + h * D_HEAD + 4 * quad), v); }
+void store_y(uint r, uint h, uint quad, vec4 v) { st_y_vec4(4 * (uint64_t(r) * Y_STRIDE + h * D_HEAD_V + 4 * quad), v); }
 uint64_t partial_of(uint r, uint h, uint split) {
-  return pc.partial + 4 * (((uint64_t(r) * N_HEAD + h) * N_SPLIT + split) * (D_HEAD + 4));
+  return pc.partial + 4 * (((uint64_t(r) * N_HEAD + h) * N_SPLIT + split) * (D_HEAD_V + 4));
 }
 vec4 load_partial(uint64_t p, uint quad) {
   return vec4(mem_ld_shared(F_partial, p + 16 * quad), mem_ld_shared(F_partial, p + 16 * quad + 4),
               mem_ld_shared(F_partial, p + 16 * quad + 8), mem_ld_shared(F_partial, p + 16 * quad + 12));
 }
 
+/* A head's sink: below all logits where there is none. */
+float sink_of(uint h) { return SINKS != 0 ? ld_sinks_float(4 * h) : LOWEST; }
+/* What it adds to a sum of exponentials relative to `top`. */
+float sink_weight(uint h, float top) { return SINKS != 0 ? exp(sink_of(h) - top) : 0.0; }
+
 /* Combines the splits of a head, in order. Once a step: not worth the code (and the CPU driver's time to make it) of unrolling. */
 void combine(uint r, uint h) {
-  float best = LOWEST, sum = 0;
-  [[dont_unroll]] for (uint i = 0; i < N_SPLIT; i++) best = max(best, mem_ld_shared(F_partial, partial_of(r, h, i) + 4 * D_HEAD));
+  float best = sink_of(h), sum;
+  [[dont_unroll]] for (uint i = 0; i < N_SPLIT; i++) best = max(best, mem_ld_shared(F_partial, partial_of(r, h, i) + 4 * D_HEAD_V));
+  sum = sink_weight(h, best);
   vec4 y[QUADS];
   [[unroll]] for (uint k = 0; k < QUADS; k++) y[k] = vec4(0);
   [[dont_unroll]] for (uint i = 0; i < N_SPLIT; i++) {
     uint64_t p = partial_of(r, h, i);
-    float w = exp(mem_ld_shared(F_partial, p + 4 * D_HEAD) - best);
-    sum += w * mem_ld_shared(F_partial, p + 4 * D_HEAD + 4);
+    float w = exp(mem_ld_shared(F_partial, p + 4 * D_HEAD_V) - best);
+    sum += w * mem_ld_shared(F_partial, p + 4 * D_HEAD_V + 4);
     [[unroll]] for (uint k = 0; k < QUADS; k++)
       y[k] += w * load_partial(p, min(TID % SUBGROUP + k * SUBGROUP, N_QUAD - 1));
   }
@@ -139,14 +150,24 @@ void main() {
     total[h] = 0;
     [[unroll]] for (uint i = 0; i < QUADS; i++) acc[h][i] = vec4(0);
   }
-  for (uint page = split; 64 * page < n_pos; page += N_SPLIT) {
-    uint64_t keys = pc.state + uint64_t(step_page(slot, 64 * page)) * PAGE_BYTES + uint64_t(kv * 64) * ROW_BYTES;
-    uint n = min(64, n_pos - 64 * page);
-    for (uint first = 0; first < n; first += SUBGROUP)
-      positions(keys, keys + uint64_t(N_KV_HEAD * 64) * ROW_BYTES, q, first, min(SUBGROUP, n - first));
+  uint begin = WINDOW > 0 && n_pos > WINDOW ? n_pos - WINDOW : 0, page = split;
+  /* The first page of this split that has a position in the window. */
+  if (WINDOW > 0) page = begin / 64 + (split + N_SPLIT - begin / 64 % N_SPLIT) % N_SPLIT;
+  for (; 64 * page < n_pos; page += N_SPLIT) {
+    uint64_t layer = pc.state + uint64_t(step_page(slot, 64 * page)) * PAGE_BYTES;
+    uint64_t keys = layer + uint64_t(kv * 64) * ROW_BYTES, values = keys;
+    if (LATENT == 0) values = layer + uint64_t(N_KV_HEAD * 64) * ROW_BYTES + uint64_t(kv * 64) * VALUE_BYTES;
+    uint n = min(64, n_pos - 64 * page), first = 0;
+    if (WINDOW > 0 && begin > 64 * page) first = begin - 64 * page;
+    for (; first < n; first += SUBGROUP) positions(keys, values, q, first, min(SUBGROUP, n - first));
   }
   [[unroll]] for (uint h = 0; h < GROUP_HEADS; h++) {
-    float sum = subgroup_sum(total[h]);
+    float sum = subgroup_sum(total[h]), fade = 1;
+    if (N_SPLIT == 1 && SINKS != 0) {
+      float new_top = max(top[h], sink_of(h0 + h));
+      fade = exp(top[h] - new_top);
+      sum = sum * fade + sink_weight(h0 + h, new_top);
+    }
     [[unroll]] for (uint i = 0; i < QUADS; i++) {
       for (uint m = N_QUAD; SIDES > 1 && m < SUBGROUP; m *= 2)
         acc[h][i] += vec4(subgroupShuffleXor(acc[h][i].x, m), subgroupShuffleXor(acc[h][i].y, m),
@@ -154,13 +175,13 @@ void main() {
       uint quad = TID + i * SUBGROUP;
       if (TID >= SUBGROUP || quad >= N_QUAD) continue;
       if (N_SPLIT == 1)
-        store_y(r, h0 + h, quad, acc[h][i] / sum);
+        store_y(r, h0 + h, quad, SINKS != 0 ? acc[h][i] * (fade / sum) : acc[h][i] / sum);
       else
         store_partial(r, h0 + h, split, quad, acc[h][i]);
     }
     if (N_SPLIT > 1 && TID == 0) {
-      mem_st_shared(F_partial, partial_of(r, h0 + h, split) + 4 * D_HEAD, top[h]);
-      mem_st_shared(F_partial, partial_of(r, h0 + h, split) + 4 * D_HEAD + 4, sum);
+      mem_st_shared(F_partial, partial_of(r, h0 + h, split) + 4 * D_HEAD_V, top[h]);
+      mem_st_shared(F_partial, partial_of(r, h0 + h, split) + 4 * D_HEAD_V + 4, sum);
     }
   }
   if (N_SPLIT > 1 && arrive_last(F_counter, pc.counter + 4 * (r * N_HEAD + h0), N_SPLIT))

@@ -9,7 +9,8 @@
 #include "weight.glsl"
 
 #define PAIRED (EXTRA % 2 == 0)
-uint64_t x_row[N_ROW]; /* addresses */
+uint64_t x_row[N_ROW], matrix; /* addresses */
+uint y_column;                  /* of the matrix's first output */
 
 float acc[N_ROW], acc2[N_ROW], squares[N_ROW];
 
@@ -48,7 +49,7 @@ void store(float sum[N_ROW], float scale[N_ROW], uint o, uint n_live) {
   [[unroll]] for (uint r = 0; r < N_ROW; r++) {
     float y = lanes_sum(sum[r]) * scale[r];
     if (TID % LANES == 0 && o < N_OUT && r < n_live) {
-      uint64_t p = 4 * (uint64_t(r) * Y_STRIDE + o);
+      uint64_t p = 4 * (uint64_t(r) * Y_STRIDE + y_column + o);
       if (BIAS != 0) y += ld_bias_float(4 * o);
       if (RESIDUAL != 0) y += ld_y_float(p);
       st_y_float(p, y);
@@ -61,11 +62,11 @@ void outputs(uint o, uint o2, uint n_live) {
   uint row = min(o, uint(N_OUT - 1)), row2 = min(o2, uint(N_OUT - 1));
   [[unroll]] for (uint r = 0; r < N_ROW; r++) acc[r] = acc2[r] = squares[r] = 0;
   UNIT_BLOCKS(FMT, u0, N_IN / 32) {
-    DECODE(FMT, block) b = DECODE(FMT, open)(F_weight, pc.weight, N_IN, N_OUT, row, u0), b2;
-    if (PAIRED) b2 = DECODE(FMT, open)(F_weight, pc.weight, N_IN, N_OUT, row2, u0);
+    DECODE(FMT, block) b = DECODE(FMT, open)(F_weight, matrix, N_IN, N_OUT, row, u0), b2;
+    if (PAIRED) b2 = DECODE(FMT, open)(F_weight, matrix, N_IN, N_OUT, row2, u0);
     UNIT_EACH(FMT, u, u0) {
-      DECODE(FMT, unit) w = DECODE(FMT, load)(b, F_weight, pc.weight, N_IN, N_OUT, row, u), w2;
-      if (PAIRED) w2 = DECODE(FMT, load)(b2, F_weight, pc.weight, N_IN, N_OUT, row2, u);
+      DECODE(FMT, unit) w = DECODE(FMT, load)(b, F_weight, matrix, N_IN, N_OUT, row, u), w2;
+      if (PAIRED) w2 = DECODE(FMT, load)(b2, F_weight, matrix, N_IN, N_OUT, row2, u);
       add_unit(w, w2, DECODE(FMT, base)(u));
     }
   }
@@ -82,10 +83,13 @@ void outputs(uint o, uint o2, uint n_live) {
 void main() {
   uint n_live = min(step_word(ROWSEL != 0 ? IMG_STEP_N_SELECT : IMG_STEP_N_ROW), uint(N_ROW));
   if (n_live == 0) return;
+  uint mat = N_MAT > 1 ? gl_WorkGroupID.z : 0;
+  matrix = pc.weight + mat * DECODE(FMT, mat_stride)(N_IN, N_OUT);
+  y_column = mat * N_OUT;
   [[unroll]] for (uint r = 0; r < N_ROW; r++) {
     uint live = min(r, n_live - 1);
     uint from = ROWSEL != 0 ? step_select(live, IMG_SELECT_ROW) : live;
-    x_row[r] = pc.x + 4 * uint64_t(from) * X_STRIDE;
+    x_row[r] = pc.x + 4 * (uint64_t(from) * X_STRIDE + mat * N_IN);
   }
   uint teams = WG / LANES, first = gl_WorkGroupID.x * teams * EXTRA + TID / LANES;
   for (uint e = 0; e < EXTRA; e += PAIRED ? 2 : 1) outputs(first + e * teams, first + (e + 1) * teams, n_live);

@@ -11,7 +11,7 @@ import golden_bars
 import tiny_models
 
 # Families whose goldens are of trained models: tests/golden/wordnet-*.json and those that test_golden_all.py takes.
-TRAINED = {"qwen3", "qwen3moe"}
+TRAINED = {"qwen3", "qwen3moe", "gpt-oss"}
 BARS_ORACLE, BARS_IMAGE = (1e-3, 1e-2), (0.01, 0.15)
 BARS_RECURRENT = 0.02, 0.3
 WINDOWS = ("1", "7", "64")

@@ -15,8 +15,20 @@
 
 struct heads {
   uint32_t n_head, n_kv_head, d_head, n_rot;
-  bool f32, neox, qk_norm;
+  bool f32, neox;
+  uint32_t qk_norm; /* 1 before the rotation, 2 after it */
+  uint32_t d_value; /* 0: d_head */
+  uint32_t window;
+  bool sinks, latent, v_norm;
+  double softcap, mul; /* mul 0: 1 */
 };
+
+static uint32_t d_value(const struct heads *h) {
+  return h->d_value ? h->d_value : h->d_head;
+}
+static double rope_mul(const struct heads *h) {
+  return h->mul > 0 ? (double)(float)h->mul : 1;
+}
 
 static uint16_t to_f16(float f) {
   _Float16 h = (_Float16)f;
@@ -32,7 +44,7 @@ static double from_f16(uint16_t bits) {
 
 /* Bytes of a page that holds two layers, of which the tests use the second. */
 static uint64_t layer_bytes(const struct heads *h) {
-  return 2ull * h->n_kv_head * 64 * h->d_head * (h->f32 ? 4 : 2);
+  return 64ull * h->n_kv_head * (h->d_head + (h->latent ? 0 : d_value(h))) * (h->f32 ? 4 : 2);
 }
 static uint64_t page_bytes(const struct heads *h) {
   return 2 * layer_bytes(h);
@@ -40,8 +52,10 @@ static uint64_t page_bytes(const struct heads *h) {
 /* Byte of an element of a key (which 0) or value (1) in the arena, counted from the second layer's start in page 0. */
 static uint64_t element_at(const struct heads *h, uint32_t page, uint32_t which, uint32_t kv, uint32_t pos,
                            uint32_t e) {
-  return page * page_bytes(h) + (((uint64_t)which * h->n_kv_head + kv) * 64 + pos % 64) * h->d_head * (h->f32 ? 4 : 2) +
-         (uint64_t)e * (h->f32 ? 4 : 2);
+  uint64_t at = (uint64_t)(kv * 64 + pos % 64) * h->d_head + e;
+  if (which && !h->latent)
+    at = (uint64_t)h->n_kv_head * 64 * h->d_head + (uint64_t)(kv * 64 + pos % 64) * d_value(h) + e;
+  return page * page_bytes(h) + at * (h->f32 ? 4 : 2);
 }
 static double element(const struct heads *h, const uint8_t *state, uint64_t at) {
   float f;
@@ -51,30 +65,47 @@ static double element(const struct heads *h, const uint8_t *state, uint64_t at) 
   return h->f32 ? (double)f : from_f16(bits);
 }
 
+/* x in place: divided by its root mean square, times weight. */
+static void norm_reference(double *x, uint32_t n, const float *weight) {
+  double squares = 0;
+  for (uint32_t i = 0; i < n; i++) squares += x[i] * x[i];
+  for (uint32_t i = 0; i < n; i++) x[i] *= (weight ? (double)weight[i] : 1) / sqrt(squares / n + (double)1e-6f);
+}
+
 /* Reference of norm and rotation of one head: in -> out. */
 static void rope_reference(const struct heads *h, const float *in, const float *norm, const double *inv_freq,
                            uint32_t pos, double *out) {
-  double squares = 0;
-  for (uint32_t i = 0; i < h->d_head; i++) squares += (double)in[i] * in[i];
-  for (uint32_t i = 0; i < h->d_head; i++)
-    out[i] = h->qk_norm ? in[i] / sqrt(squares / h->d_head + (double)1e-6f) * norm[i] : in[i];
+  for (uint32_t i = 0; i < h->d_head; i++) out[i] = in[i];
+  if (h->qk_norm == 1) norm_reference(out, h->d_head, norm);
   for (uint32_t i = 0; i < h->n_rot / 2; i++) {
     double *a = &out[h->neox ? i : 2 * i], *b = &out[h->neox ? i + h->n_rot / 2 : 2 * i + 1];
-    double c = cos(pos * inv_freq[i]), s = sin(pos * inv_freq[i]), x = *a, y = *b;
+    double c = rope_mul(h) * cos(pos * inv_freq[i]), s = rope_mul(h) * sin(pos * inv_freq[i]), x = *a, y = *b;
     *a = x * c - y * s;
     *b = x * s + y * c;
   }
+  if (h->qk_norm == 2) norm_reference(out, h->d_head, norm);
 }
 
 static void set_heads(struct kernel_case *c, const struct heads *h, uint32_t n_row) {
   kernel_case_param(c, "N_HEAD", h->n_head);
   kernel_case_param(c, "N_KV_HEAD", h->n_kv_head);
   kernel_case_param(c, "D_HEAD", h->d_head);
+  kernel_case_param(c, "D_HEAD_V", d_value(h));
   kernel_case_param(c, "N_ROW", n_row);
   kernel_case_param(c, "MAX_ROW", MAX_ROW);
   kernel_case_param(c, "Q_STRIDE", h->n_head * h->d_head);
   kernel_case_param(c, "PAGE_BYTES", (double)page_bytes(h));
   kernel_case_param(c, "KV_F32", h->f32);
+}
+
+/* A key or value in the state. */
+static void check_stored(const struct heads *h, const char *what, const uint8_t *state, uint32_t page, uint32_t which,
+                         uint32_t kv, uint32_t pos, const double *want, uint32_t n) {
+  for (uint32_t e = 0; e < n; e++) {
+    double got = element(h, state, element_at(h, page, which, kv, pos, e)), size = fmax(1, fabs(want[e]));
+    if (!(fabs(got - want[e]) <= (h->f32 ? 4e-6 : 1e-3) * size))
+      fail_msg("%s at %u head %u element %u: %g, not %g", what, pos, kv, e, got, want[e]);
+  }
 }
 
 static void run_rope(struct oracle_rng *rng, const struct heads *h) {
@@ -83,11 +114,11 @@ static void run_rope(struct oracle_rng *rng, const struct heads *h) {
   /* The last row's angle at a far position: same page as 130. */
   uint64_t step_bytes;
   uint32_t *step = oracle_step(rng, MAX_ROW, LIVE, SLOTS, STRIDE, pos, slot, &step_bytes);
-  uint32_t nq = h->n_head * h->d_head, nk = h->n_kv_head * h->d_head;
-  float *q = oracle_floats(rng, ROWS * nq), *k = oracle_floats(rng, ROWS * nk), *v = oracle_floats(rng, ROWS * nk);
+  uint32_t nq = h->n_head * h->d_head, nk = h->n_kv_head * h->d_head, nv = h->n_kv_head * d_value(h);
+  float *q = oracle_floats(rng, ROWS * nq), *k = oracle_floats(rng, ROWS * nk), *v = oracle_floats(rng, ROWS * nv);
   float *q_norm = oracle_floats(rng, h->d_head), *k_norm = oracle_floats(rng, h->d_head);
-  double inv_freq[128];
-  uint64_t turns[128];
+  double inv_freq[256];
+  uint64_t turns[256];
   for (uint32_t i = 0; i < h->n_rot / 2; i++) {
     inv_freq[i] = pow(1e6, -2.0 * i / h->n_rot);
     turns[i] = shadergen_rope_turns(inv_freq[i]);
@@ -97,20 +128,22 @@ static void run_rope(struct oracle_rng *rng, const struct heads *h) {
   set_heads(&c, h, ROWS);
   kernel_case_param(&c, "N_ROT", h->n_rot);
   kernel_case_param(&c, "K_STRIDE", nk);
-  kernel_case_param(&c, "V_STRIDE", nk);
+  kernel_case_param(&c, "V_STRIDE", nv);
   kernel_case_param(&c, "NEOX", h->neox);
   kernel_case_param(&c, "QK_NORM", h->qk_norm);
+  kernel_case_param(&c, "V_NORM", h->v_norm);
+  kernel_case_param(&c, "ROPE_MUL", rope_mul(h));
   float *got = kernel_case_bind(&c, "q", q, 0);
   kernel_case_bind(&c, "k", k, 0);
   kernel_case_bind(&c, "v", v, 0);
   if (h->qk_norm) kernel_case_bind(&c, "q_norm", q_norm, 0);
   if (h->qk_norm) kernel_case_bind(&c, "k_norm", k_norm, 0);
-  kernel_case_bind(&c, "rope", turns, 0);
+  if (h->n_rot) kernel_case_bind(&c, "rope", turns, 0);
   uint8_t *state = kernel_case_bind(&c, "state", NULL, (SLOTS * STRIDE + 1) * page_bytes(h));
   kernel_case_bind(&c, "step", step, step_bytes);
   kernel_case_run(&c);
 
-  double *want = malloc(LIVE * nq * sizeof *want), key[256];
+  double *want = malloc(LIVE * nq * sizeof *want), key[512], value[512];
   uint32_t written = 0;
   assert_non_null(want);
   for (uint32_t r = 0; r < LIVE; r++) {
@@ -119,14 +152,11 @@ static void run_rope(struct oracle_rng *rng, const struct heads *h) {
       rope_reference(h, q + r * nq + i * h->d_head, q_norm, inv_freq, pos[r], want + r * nq + i * h->d_head);
     for (uint32_t i = 0; i < h->n_kv_head; i++) {
       rope_reference(h, k + r * nk + i * h->d_head, k_norm, inv_freq, pos[r], key);
-      for (uint32_t e = 0; e < h->d_head; e++) {
-        double bar = h->f32 ? 4e-6 : 2e-3, value = v[r * nk + i * h->d_head + e];
-        double gk = element(h, state, element_at(h, page, 0, i, pos[r], e));
-        double gv = element(h, state, element_at(h, page, 1, i, pos[r], e));
-        if (!(fabs(gk - key[e]) <= bar)) fail_msg("key row %u head %u element %u: %g, not %g", r, i, e, gk, key[e]);
-        if (!(fabs(gv - value) <= bar / 2)) fail_msg("value row %u head %u element %u: %g, not %g", r, i, e, gv, value);
-        written += 2;
-      }
+      for (uint32_t e = 0; e < d_value(h); e++) value[e] = v[r * nv + i * d_value(h) + e];
+      if (h->v_norm) norm_reference(value, d_value(h), NULL);
+      check_stored(h, "key", state, page, 0, i, pos[r], key, h->d_head);
+      check_stored(h, "value", state, page, 1, i, pos[r], value, d_value(h));
+      written += h->d_head + d_value(h);
     }
   }
   oracle_check("rope_store q", got, want, NULL, LIVE * nq);
@@ -142,16 +172,20 @@ static void run_rope(struct oracle_rng *rng, const struct heads *h) {
 static void test_rope_store(void **state) {
   (void)state;
   struct oracle_rng rng = {1};
-  run_rope(&rng, &(struct heads){8, 2, 64, 64, false, true, true});
-  run_rope(&rng, &(struct heads){4, 4, 128, 128, true, true, false});
-  run_rope(&rng, &(struct heads){3, 1, 96, 32, true, false, true});
-  run_rope(&rng, &(struct heads){2, 1, 128, 64, false, true, true});
+  run_rope(&rng, &(struct heads){8, 2, 64, 64, false, true, 1, .mul = 1});
+  run_rope(&rng, &(struct heads){4, 4, 128, 128, true, true, 0, .mul = 1});
+  run_rope(&rng, &(struct heads){3, 1, 96, 32, true, false, 1, .mul = 1});
+  run_rope(&rng, &(struct heads){2, 1, 128, 64, false, true, 1, .mul = 1});
+  run_rope(&rng, &(struct heads){3, 1, 64, 32, true, true, 2, .mul = 1.25});
+  run_rope(&rng, &(struct heads){2, 2, 96, 96, true, false, 2, .d_value = 48});
+  run_rope(&rng, &(struct heads){2, 1, 512, 512, true, true, 1, .v_norm = true, .mul = 0.75});
+  run_rope(&rng, &(struct heads){4, 2, 64, 0, false, true, 0, .v_norm = true, .d_value = 96});
 }
 
 /* Angles stay exact far out. */
 static void test_rope_far(void **state) {
   (void)state;
-  const struct heads h = {1, 1, 64, 64, true, true, false};
+  const struct heads h = {1, 1, 64, 64, true, true, 0, .mul = 1};
   struct oracle_rng rng = {2};
   uint64_t step_bytes, turns[32];
   double inv_freq[32], want[64];
@@ -183,29 +217,39 @@ static void test_rope_far(void **state) {
   }
 }
 
-/* Row r attends positions 0 .. pos[r] of its slot. */
+/* A row at n_pos - 1 attends the positions up to its own, of its slot. */
 static void attention_reference(const struct heads *h, const float *q, const uint8_t *state, const uint32_t *pages,
-                                uint32_t n_pos, double scale, double *out) {
+                                uint32_t n_pos, double scale, const float *sinks, double *out) {
   double *p = malloc(n_pos * sizeof *p);
+  uint32_t begin = h->window && n_pos > h->window ? n_pos - h->window : 0;
   assert_non_null(p);
   for (uint32_t head = 0; head < h->n_head; head++) {
     uint32_t kv = head / (h->n_head / h->n_kv_head);
-    double top = -1e300, total = 0;
-    for (uint32_t t = 0; t < n_pos; t++) {
+    double top = h->sinks ? (double)sinks[head] : -1e300, total = 0;
+    for (uint32_t t = begin; t < n_pos; t++) {
       p[t] = 0;
       for (uint32_t e = 0; e < h->d_head; e++)
         p[t] += q[head * h->d_head + e] * element(h, state, element_at(h, pages[t / 64], 0, kv, t, e));
       p[t] *= scale;
+      if (h->softcap > 0) p[t] = h->softcap * tanh(p[t] / h->softcap);
       top = fmax(top, p[t]);
     }
-    for (uint32_t t = 0; t < n_pos; t++) total += p[t] = exp(p[t] - top);
-    for (uint32_t e = 0; e < h->d_head; e++) {
+    for (uint32_t t = begin; t < n_pos; t++) total += p[t] = exp(p[t] - top);
+    if (h->sinks) total += exp((double)sinks[head] - top);
+    for (uint32_t e = 0; e < d_value(h); e++) {
       double sum = 0;
-      for (uint32_t t = 0; t < n_pos; t++) sum += p[t] * element(h, state, element_at(h, pages[t / 64], 1, kv, t, e));
-      out[head * h->d_head + e] = sum / total;
+      for (uint32_t t = begin; t < n_pos; t++)
+        sum += p[t] * element(h, state, element_at(h, pages[t / 64], 1, kv, t, e));
+      out[head * d_value(h) + e] = sum / total;
     }
   }
   free(p);
+}
+
+static void fill_element(struct oracle_rng *rng, const struct heads *h, uint64_t at, uint8_t *state) {
+  float f = oracle_float(rng);
+  uint16_t bits = to_f16(f);
+  memcpy(state + at, h->f32 ? (void *)&f : (void *)&bits, h->f32 ? 4 : 2);
 }
 
 /* Fills the slots' positions with random keys and values; the rest of the arena stays NaN. */
@@ -213,12 +257,11 @@ static void fill_state(struct oracle_rng *rng, const struct heads *h, const uint
                        uint32_t stride, const uint32_t *length, uint8_t *state) {
   for (uint32_t s = 0; s < n_slot; s++)
     for (uint32_t t = 0; t < length[s]; t++)
-      for (uint32_t i = 0; i < 2 * h->n_kv_head * h->d_head; i++) {
-        uint32_t kv = i / h->d_head;
-        uint64_t at = element_at(h, table[s * stride + t / 64], kv / h->n_kv_head, kv % h->n_kv_head, t, i % h->d_head);
-        float f = oracle_float(rng);
-        uint16_t bits = to_f16(f);
-        memcpy(state + at, h->f32 ? (void *)&f : (void *)&bits, h->f32 ? 4 : 2);
+      for (uint32_t kv = 0; kv < h->n_kv_head; kv++) {
+        uint32_t page = table[s * stride + t / 64];
+        for (uint32_t e = 0; e < h->d_head; e++) fill_element(rng, h, element_at(h, page, 0, kv, t, e), state);
+        for (uint32_t e = 0; !h->latent && e < d_value(h); e++)
+          fill_element(rng, h, element_at(h, page, 1, kv, t, e), state);
       }
 }
 
@@ -231,16 +274,22 @@ static void run_attention(struct oracle_rng *rng, const struct heads *h, uint32_
     if (pos[r] + 1 > length[slot[r]]) length[slot[r]] = pos[r] + 1;
   }
   uint64_t step_bytes;
-  uint32_t *step = oracle_step(rng, MAX_ROW, live, SLOTS, stride, pos, slot, &step_bytes), nq = h->n_head * h->d_head;
+  uint32_t *step = oracle_step(rng, MAX_ROW, live, SLOTS, stride, pos, slot, &step_bytes);
+  uint32_t nq = h->n_head * h->d_head, ny = h->n_head * d_value(h);
   uint32_t *table = step + img_step_page_table(MAX_ROW);
-  float *q = oracle_floats(rng, rows * nq);
+  float *q = oracle_floats(rng, rows * nq), *sinks = oracle_floats(rng, h->n_head);
   double scale = 4 / sqrt(h->d_head); /* sharper than random vectors would be */
   struct kernel_case c;
   kernel_case_init(&c, KERNEL_ATTENTION);
   set_heads(&c, h, rows);
-  kernel_case_param(&c, "Y_STRIDE", nq);
+  kernel_case_param(&c, "Y_STRIDE", ny);
   kernel_case_param(&c, "N_SPLIT", n_split);
   kernel_case_param(&c, "SCALE", scale);
+  kernel_case_param(&c, "LATENT", h->latent);
+  kernel_case_param(&c, "WINDOW", h->window);
+  kernel_case_param(&c, "SOFTCAP", h->softcap);
+  kernel_case_param(&c, "SINKS", h->sinks);
+  if (h->sinks) kernel_case_bind(&c, "sinks", sinks, 0);
   kernel_case_bind(&c, "q", q, 0);
   uint8_t *state = kernel_case_bind(&c, "state", NULL, (SLOTS * stride + 1) * page_bytes(h));
   fill_state(rng, h, table, SLOTS, stride, length, state);
@@ -253,29 +302,30 @@ static void run_attention(struct oracle_rng *rng, const struct heads *h, uint32_
   else
     kernel_case_run_plain(&c);
 
-  double *want = malloc(live * nq * sizeof *want), *wrong = malloc(live * nq * sizeof *wrong);
+  double *want = malloc(live * ny * sizeof *want), *wrong = malloc(live * ny * sizeof *wrong);
   assert_true(want && wrong);
   for (uint32_t r = 0; r < live; r++) {
     const uint32_t *pages = table + slot[r] * stride;
-    attention_reference(h, q + r * nq, state, pages, pos[r] + 1, (double)(float)scale, want + r * nq);
-    /* Wrong: the last position is left out (a row with a single position: nothing is scaled). */
-    if (pos[r]) attention_reference(h, q + r * nq, state, pages, pos[r], (double)(float)scale, wrong + r * nq);
-    for (uint32_t i = 0; !pos[r] && i < nq; i++) wrong[r * nq + i] = 1.1 * want[r * nq + i];
+    attention_reference(h, q + r * nq, state, pages, pos[r] + 1, (double)(float)scale, sinks, want + r * ny);
+    /* Wrong: the last position is left out, and a window is one position off (a row with a single position: nothing is
+     * scaled). */
+    if (pos[r]) attention_reference(h, q + r * nq, state, pages, pos[r], (double)(float)scale, sinks, wrong + r * ny);
+    for (uint32_t i = 0; !pos[r] && i < ny; i++) wrong[r * ny + i] = 1.1 * want[r * ny + i];
   }
   char what[128];
-  snprintf(what, sizeof what, "attention %u/%u heads of %u, row 0 at %u, %u splits", h->n_head, h->n_kv_head, h->d_head,
-           pos[0], n_split);
-  oracle_check(what, y, want, wrong, live * nq);
-  assert_true(isnan(y[live * nq]));
+  snprintf(what, sizeof what, "attention %u/%u heads of %u/%u, window %u, row 0 at %u, %u splits", h->n_head,
+           h->n_kv_head, h->d_head, d_value(h), h->window, pos[0], n_split);
+  oracle_check(what, y, want, wrong, live * ny);
+  assert_true(isnan(y[live * ny]));
   for (uint32_t i = 0; n_split > 1 && i < rows * h->n_head; i++) assert_int_equal(counter[i], 0);
   kernel_case_deinit(&c);
-  free(want), free(wrong), free(q), free(step);
+  free(want), free(wrong), free(q), free(sinks), free(step);
 }
 
 static void test_attention(void **state) {
   (void)state;
   struct oracle_rng rng = {3};
-  static const struct heads small = {8, 2, 64, 64, false, true, false};
+  static const struct heads small = {8, 2, 64, 64, false, true, 0, .mul = 1};
   static const uint32_t context[] = {1, 63, 64, 65, 130, 1000}, slot1 = 1;
   for (size_t i = 0; i < sizeof context / sizeof *context; i++) {
     uint32_t pos = context[i] - 1;
@@ -283,20 +333,51 @@ static void test_attention(void **state) {
     run_attention(&rng, &small, 1, &pos, &slot1, 1, false);
   }
   static const uint32_t pos[] = {0, 129, 64, 7, 63}, slot[] = {1, 0, 1, 0, 0};
-  static const struct heads shapes[] = {{4, 4, 128, 0, true, 0, 0},
-                                        {6, 3, 96, 0, false, 0, 0},
-                                        {7, 1, 32, 0, false, 0, 0},
-                                        {16, 2, 128, 0, false, 0, 0},
-                                        {4, 1, 256, 0, true, 0, 0}};
+  static const struct heads shapes[] = {{4, 4, 128, 0, true, 0, 0, .mul = 1},
+                                        {6, 3, 96, 0, false, 0, 0, .mul = 1},
+                                        {7, 1, 32, 0, false, 0, 0, .mul = 1},
+                                        {16, 2, 128, 0, false, 0, 0, .mul = 1},
+                                        {4, 1, 256, 0, true, 0, 0, .mul = 1}};
   for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
     run_attention(&rng, &shapes[i], 5, pos, slot, i % 2 ? 1 : 3, true);
 }
 
+/* Windows at every edge of a page and of the context, with and without splits and sinks. */
+static void test_window(void **state) {
+  (void)state;
+  struct oracle_rng rng = {4};
+  static const uint32_t window[] = {1, 63, 64, 65, 128, 4096}, slot[7] = {0, 1, 0, 1, 0, 1, 0};
+  static const uint32_t pos[] = {0, 62, 63, 64, 65, 128, 299};
+  for (size_t w = 0; w < sizeof window / sizeof *window; w++) {
+    const struct heads h = {.n_head = 4, .n_kv_head = 2, .d_head = 32, .window = window[w], .sinks = w % 2};
+    run_attention(&rng, &h, 7, pos, slot, w < 3 ? 3 : 1, w == 1);
+    run_attention(&rng, &h, 1, pos + 6, slot, w < 3 ? 1 : 8, w == 4);
+  }
+}
+
+/* Heads of other widths, values of their own width, latent states; softcaps and sinks beside them. */
+static void test_kinds(void **state) {
+  (void)state;
+  struct oracle_rng rng = {5};
+  static const uint32_t pos[] = {0, 129, 64, 7, 63}, slot[] = {1, 0, 1, 0, 0};
+  static const struct heads kinds[] = {
+      {.n_head = 4, .n_kv_head = 1, .d_head = 64, .softcap = 2},
+      {.n_head = 4, .n_kv_head = 2, .d_head = 64, .d_value = 32, .sinks = true},
+      {.n_head = 3, .n_kv_head = 3, .d_head = 192, .d_value = 128},
+      {.n_head = 4, .n_kv_head = 1, .d_head = 96, .d_value = 64, .latent = true},
+      {.n_head = 2, .n_kv_head = 1, .d_head = 576, .d_value = 512, .latent = true},
+      {.n_head = 2, .n_kv_head = 1, .d_head = 512, .window = 65, .f32 = true},
+      {.n_head = 2, .n_kv_head = 1, .d_head = 32, .d_value = 80, .softcap = 50, .sinks = true, .window = 60}};
+  for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+    run_attention(&rng, &kinds[i], 5, pos, slot, i % 2 ? 1 : 3, kinds[i].d_head < 256);
+    if (kinds[i].sinks) run_attention(&rng, &kinds[i], 5, pos, slot, i % 2 ? 3 : 1, false);
+  }
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_rope_store),
-      cmocka_unit_test(test_rope_far),
-      cmocka_unit_test(test_attention),
+      cmocka_unit_test(test_rope_store), cmocka_unit_test(test_rope_far), cmocka_unit_test(test_attention),
+      cmocka_unit_test(test_window),     cmocka_unit_test(test_kinds),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,82 @@
+/* blocks_attention.c: the attention block in all its kinds (blocks_attention.h). */
+#include "model_blocks_impl.h"
+
+#include <math.h>
+
+uint32_t blocks_window(struct blocks *b) {
+  b->window_asked = true;
+  return b->h.window < b->h.n_ctx ? b->h.window : 0;
+}
+
+/* One layer's shapes. */
+struct blocks_heads {
+  uint32_t n_head, n_kv_head, d_head, d_value;
+};
+
+/* q, k and v as projected. */
+struct blocks_qkv {
+  int q, k, v;
+};
+
+static struct blocks_qkv blocks_split_qkv(struct blocks *b, int layer, int x, const struct blocks_heads *s, bool bias) {
+  const uint64_t n[3] = {(uint64_t)s->n_head * s->d_head, (uint64_t)s->n_kv_head * s->d_head,
+                         (uint64_t)s->n_kv_head * s->d_value};
+  static const char *const name[3] = {"q", "k", "v"};
+  uint64_t all = n[0] + n[1] + n[2], first = 0;
+  const struct gguf_tensor *w = blocks_tensor(b, layer, "attn_qkv.weight", b->h.d_model, all, 1);
+  const struct gguf_tensor *v = bias ? blocks_tensor(b, layer, "attn_qkv.bias", all, 1, 1) : NULL;
+  int y[3];
+  for (int i = 0; i < 3; first += n[i], i++)
+    y[i] = blocks_product(b, layer, x, blocks_rows(b, w, first, n[i], 0, 0, name[i]),
+                          blocks_slice(b, v, first, n[i], name[i]));
+  return (struct blocks_qkv){y[0], y[1], y[2]};
+}
+
+static struct blocks_qkv blocks_project(struct blocks *b, int layer, int x, const struct blocks_attention *kind,
+                                        const struct blocks_heads *s) {
+  struct blocks_qkv y;
+  if (blocks_has_tensor(b, layer, "attn_qkv.weight")) return blocks_split_qkv(b, layer, x, s, kind->qkv_bias);
+  y.q = blocks_linear(b, layer, x, "attn_q", s->n_head * s->d_head, kind->qkv_bias);
+  y.k = blocks_linear(b, layer, x, "attn_k", s->n_kv_head * s->d_head, kind->qkv_bias);
+  y.v = kind->value_is_key ? y.k : blocks_linear(b, layer, x, "attn_v", s->n_kv_head * s->d_value, kind->qkv_bias);
+  return y;
+}
+
+/* Norm and rotation of q or k. */
+static int blocks_turn(struct blocks *b, int layer, int x, uint32_t n_head, uint32_t d_head, const char *norm,
+                       const struct blocks_attention *kind) {
+  if (kind->qk_norm == BLOCKS_NORM_HEADS) x = blocks_norm(b, layer, x, norm, d_head);
+  if (kind->qk_norm == BLOCKS_NORM_WHOLE) x = blocks_norm(b, layer, x, norm, n_head * d_head);
+  x = blocks_rope(b, layer, x, n_head, d_head, kind->pairs, &kind->rope);
+  if (kind->qk_norm == BLOCKS_NORM_AFTER_ROPE) x = blocks_norm(b, layer, x, norm, d_head);
+  return x;
+}
+
+int blocks_attention(struct blocks *b, int layer, int x, const struct blocks_attention *kind) {
+  const struct hparams *h = &b->h;
+  const struct blocks_heads s = {.n_head = h->n_head,
+                                 .n_kv_head = kind->n_kv_head ? kind->n_kv_head : h->n_kv_head,
+                                 .d_head = kind->d_head ? kind->d_head : h->d_head,
+                                 .d_value = kind->d_head_value ? kind->d_head_value
+                                            : kind->d_head     ? kind->d_head
+                                                               : h->d_head_value};
+  struct blocks_qkv y = blocks_project(b, layer, blocks_norm(b, layer, x, "attn_norm", h->d_model), kind, &s);
+  y.q = blocks_turn(b, layer, y.q, s.n_head, s.d_head, "attn_q_norm", kind);
+  y.k = blocks_turn(b, layer, y.k, s.n_kv_head, s.d_head, "attn_k_norm", kind);
+  const struct gguf_tensor *sinks = kind->sinks ? blocks_tensor(b, layer, "attn_sinks.weight", s.n_head, 1, 1) : NULL;
+  int out = blocks_node(b, &(struct ir_node){.op = IR_ATTENTION,
+                                             .layer = layer,
+                                             .in = {y.q, y.k, y.v},
+                                             .weight = {sinks},
+                                             .a = {.n_head = s.n_head,
+                                                   .n_kv_head = s.n_kv_head,
+                                                   .d_head = s.d_head,
+                                                   .d_head_value = s.d_value == s.d_head ? 0 : s.d_value,
+                                                   .scale = kind->scale > 0 ? kind->scale : 1 / sqrt(s.d_head),
+                                                   .softcap = kind->softcap,
+                                                   .window = kind->window,
+                                                   .state = blocks_state(b, s.n_kv_head, s.d_head, s.d_value)}});
+  out = blocks_linear(b, layer, out, "attn_output", h->d_model, kind->output_bias);
+  if (kind->post_norm) out = blocks_norm(b, layer, out, kind->post_norm, h->d_model);
+  return blocks_add(b, layer, x, out);
+}
