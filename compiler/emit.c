@@ -50,7 +50,13 @@ struct emit {
 };
 
 static enum moe_code emit_text(struct emit *e, struct moe_error *err) {
-  enum moe_code code = emit_tokenizer(e->gguf, &e->tokenizer, &e->tokenizer_bytes, err);
+  struct emit_tokenizer_note note;
+  enum moe_code code = emit_tokenizer(e->gguf, &e->tokenizer, &e->tokenizer_bytes, &note, err);
+  if (!code && note.n_skipped + note.n_duplicate > 0 && !e->options->quiet)
+    fprintf(stderr,
+            "moec: note: tokenizer.ggml.merges: %u can never apply and %u are replaced by a later one of the "
+            "same pair; they are left out%s%s\n",
+            note.n_skipped, note.n_duplicate, note.n_skipped ? "; the first: " : "", note.first);
   if (!code) code = img_tokenizer_open(e->tokenizer, e->tokenizer_bytes, &e->tokenizer_view, err);
   if (!code && e->tokenizer_view.n_vocab > e->graph.n_vocab)
     code = moe_fail(err, MOE_FAILED, "tokenizer.ggml.tokens: %u tokens, token_embd.weight has %u rows",

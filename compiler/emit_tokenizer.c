@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define PRETOKENIZER_MAX_PATTERN 4
+#define PRETOKENIZER_MAX_PATTERN 6
 
 struct pretokenizer {
   const char *name;
@@ -39,8 +39,9 @@ static const char *const aliases[][2] = {
 static const struct {
   const char *text;
   bool ends_turn;
+  const char *unless;
 } eog_tokens[] = {
-#define EOG_TOKEN(text, ends_turn) {text, ends_turn},
+#define EOG_TOKEN(text, ends_turn, unless) {text, ends_turn, unless},
 #include "eog_tokens.def"
 };
 
@@ -182,33 +183,49 @@ static enum moe_code read_vocab(const struct gguf *g, struct vocab *v, struct mo
 }
 
 /* One entry of tokenizer.ggml.merges: "LEFT RIGHT", neither of them empty; names hold no space (it is written U+0120).
- */
-static enum moe_code read_merge(const struct vocab *v, uint32_t rank, const struct gguf_string *s,
-                                struct img_merge *merge, struct moe_error *err) {
+ * Returns what is wrong with it, or NULL. */
+static const char *read_merge(const struct vocab *v, const struct gguf_string *s, struct img_merge *merge,
+                              char *joined) {
   const char *space = s->bytes > 2 ? memchr(s->data + 1, ' ', s->bytes - 2) : NULL;
-  char shown[80];
-  gguf_text_printable(shown, sizeof shown, s->data, s->bytes);
-  if (!space || s->bytes > 2 * IMG_TOKENIZER_MAX_TOKEN)
-    return moe_fail(err, MOE_FAILED, "tokenizer.ggml.merges[%u]: \"%s\" is not two tokens with a space between them",
-                    rank, shown);
+  if (!space || s->bytes > 2 * IMG_TOKENIZER_MAX_TOKEN) return "it is not two tokens with a space between them";
   size_t left = (size_t)(space - s->data), right = s->bytes - left - 1;
-  char *joined = malloc(left + right);
-  if (!joined) return no_memory(err);
   memcpy(joined, s->data, left);
   memcpy(joined + left, space + 1, right);
-  *merge = (struct img_merge){vocab_find(v, s->data, left), vocab_find(v, space + 1, right), rank,
-                              vocab_find(v, joined, left + right)};
-  free(joined);
-  if (merge->left != IMG_TOKEN_NONE && merge->right != IMG_TOKEN_NONE && merge->result != IMG_TOKEN_NONE) return MOE_OK;
-  return moe_fail(err, MOE_FAILED, "tokenizer.ggml.merges[%u]: \"%s\": %s is not in tokenizer.ggml.tokens", rank, shown,
-                  merge->left == IMG_TOKEN_NONE    ? "the first token"
-                  : merge->right == IMG_TOKEN_NONE ? "the second token"
-                                                   : "the merged token");
+  merge->left = vocab_find(v, s->data, left);
+  merge->right = vocab_find(v, space + 1, right);
+  merge->result = vocab_find(v, joined, left + right);
+  if (merge->left == IMG_TOKEN_NONE) return "the first token is not in tokenizer.ggml.tokens";
+  if (merge->right == IMG_TOKEN_NONE) return "the second token is not in tokenizer.ggml.tokens";
+  return merge->result == IMG_TOKEN_NONE ? "the merged token is not in tokenizer.ggml.tokens" : NULL;
+}
+
+static void skip_merge(struct emit_tokenizer_note *note, uint32_t rank, const struct gguf_string *s, const char *why) {
+  char shown[80];
+  if (!note || note->n_skipped++ > 0) return;
+  snprintf(note->first, sizeof note->first, "merges[%u] \"%s\": %s", rank,
+           gguf_text_printable(shown, sizeof shown, s->data, s->bytes), why);
+}
+
+static int pair_order(const void *pa, const void *pb) {
+  const struct img_merge *a = pa, *b = pb;
+  if (a->left != b->left) return a->left < b->left ? -1 : 1;
+  if (a->right != b->right) return a->right < b->right ? -1 : 1;
+  return (a->rank > b->rank) - (a->rank < b->rank);
+}
+
+/* Keeps the last of the merges of each pair, as the families' own tokenizers do. Returns how many are left. */
+static uint32_t drop_duplicates(struct img_merge *merges, uint32_t n) {
+  uint32_t kept = 0;
+  qsort(merges, n, sizeof *merges, pair_order);
+  for (uint32_t i = 0; i < n; i++)
+    if (i + 1 == n || merges[i].left != merges[i + 1].left || merges[i].right != merges[i + 1].right)
+      merges[kept++] = merges[i];
+  return kept;
 }
 
 static enum moe_code read_merges(const struct gguf *g, const struct vocab *v, struct img_merge **merges, uint32_t *n,
-                                 struct moe_error *err) {
-  const char *key = "tokenizer.ggml.merges";
+                                 struct emit_tokenizer_note *note, struct moe_error *err) {
+  const char *key = "tokenizer.ggml.merges", *why;
   struct gguf_array a;
   struct gguf_string s;
   enum moe_code c = gguf_get_array_of(g, key, GGUF_STRING, &a, err);
@@ -216,11 +233,24 @@ static enum moe_code read_merges(const struct gguf *g, const struct vocab *v, st
   if (a.count > IMG_TOKENIZER_MAX_MERGE)
     return moe_fail(err, MOE_FAILED, "%s: %" PRIu64 " merges, at most %u allowed", key, a.count,
                     IMG_TOKENIZER_MAX_MERGE);
+  char *joined = malloc(2 * IMG_TOKENIZER_MAX_TOKEN);
   *merges = malloc((a.count + 1) * sizeof **merges);
-  if (!*merges) return no_memory(err);
+  if (!*merges || !joined) {
+    free(joined);
+    return no_memory(err);
+  }
   uint64_t cursor = 0;
-  for (*n = 0; *n < a.count && gguf_array_next(&a, &cursor, &s); ++*n)
-    if ((c = read_merge(v, *n, &s, &(*merges)[*n], err))) return c;
+  *n = 0;
+  for (uint32_t rank = 0; rank < a.count && gguf_array_next(&a, &cursor, &s); rank++) {
+    if ((why = read_merge(v, &s, &(*merges)[*n], joined)))
+      skip_merge(note, rank, &s, why);
+    else
+      (*merges)[(*n)++].rank = rank;
+  }
+  free(joined);
+  uint32_t kept = drop_duplicates(*merges, *n);
+  if (note) note->n_duplicate = *n - kept;
+  *n = kept;
   return MOE_OK;
 }
 
@@ -271,7 +301,7 @@ static enum moe_code choose_pretokenizer(const struct gguf *g, const struct pret
   if ((c = gguf_get_string(g, "tokenizer.ggml.pre", &name, err))) return c;
   *pre = find_pretokenizer(&name);
   if (*pre) return MOE_OK;
-  char served[512];
+  char served[1024];
   list_pretokenizers(served, sizeof served);
   return moe_fail(err, MOE_DECLINED, "tokenizer.ggml.pre: \"%s\" is not served; served are: %s",
                   gguf_text_printable(shown, sizeof shown, name.data, name.bytes), served);
@@ -296,7 +326,9 @@ static uint32_t choose_eog(const struct vocab *v, struct img_tokenizer_source *s
     if (named[i] != IMG_TOKEN_NONE) eog[n++] = named[i];
   for (size_t i = 0; i < COUNT(eog_tokens); i++) {
     uint32_t id = vocab_find(v, eog_tokens[i].text, strlen(eog_tokens[i].text));
+    const char *unless = eog_tokens[i].unless;
     if (id == IMG_TOKEN_NONE || v->attr[id] == IMG_TOKEN_NORMAL) continue;
+    if (unless && vocab_find(v, unless, strlen(unless)) != IMG_TOKEN_NONE) continue;
     eog[n++] = id;
     if (s->eot_id == IMG_TOKEN_NONE && eog_tokens[i].ends_turn) s->eot_id = id;
   }
@@ -324,14 +356,14 @@ static enum moe_code read_ids(const struct gguf *g, const struct vocab *v, const
 }
 
 static enum moe_code emit(const struct gguf *g, struct vocab *v, struct img_merge **merges, uint8_t **bytes,
-                          uint64_t *len, struct moe_error *err) {
+                          uint64_t *len, struct emit_tokenizer_note *note, struct moe_error *err) {
   const struct pretokenizer *pre;
   struct img_tokenizer_source s = {.kind = IMG_TOKENIZER_BPE};
   uint32_t eom_id, eog[COUNT(eog_tokens) + 3];
   enum moe_code c;
   if ((c = choose_pretokenizer(g, &pre, err))) return c;
   if ((c = read_vocab(g, v, err))) return c;
-  if ((c = read_merges(g, v, merges, &s.n_merge, err))) return c;
+  if ((c = read_merges(g, v, merges, &s.n_merge, note, err))) return c;
   if ((c = read_ids(g, v, pre, &s, &eom_id, err))) return c;
   s.n_vocab = v->n;
   s.pre_name = pre->name;
@@ -351,11 +383,13 @@ enum moe_code emit_tokenizer_served(const struct gguf *g, struct moe_error *err)
   return choose_pretokenizer(g, &pre, err);
 }
 
-enum moe_code emit_tokenizer(const struct gguf *g, uint8_t **bytes, uint64_t *len, struct moe_error *err) {
+enum moe_code emit_tokenizer(const struct gguf *g, uint8_t **bytes, uint64_t *len, struct emit_tokenizer_note *note,
+                             struct moe_error *err) {
   struct vocab v = {0};
+  if (note) *note = (struct emit_tokenizer_note){0};
   struct img_merge *merges = NULL;
   *bytes = NULL;
-  enum moe_code c = emit(g, &v, &merges, bytes, len, err);
+  enum moe_code c = emit(g, &v, &merges, bytes, len, note, err);
   free(merges);
   vocab_deinit(&v);
   return c;

@@ -104,7 +104,7 @@ enum moe_code moec_oracle(const char *path, const struct oracle_options *options
   uint64_t bytes = 0;
   struct img_tokenizer tokenizer;
   enum moe_code code = gguf_open(path, &gguf, err);
-  if (!code) code = emit_tokenizer(gguf, &payload, &bytes, err);
+  if (!code) code = emit_tokenizer(gguf, &payload, &bytes, NULL, err);
   if (!code) code = img_tokenizer_open(payload, bytes, &tokenizer, err);
   if (!code && !(code = family_build(gguf, &graph, err))) {
     if (tokenizer.n_vocab > graph.n_vocab)

@@ -70,7 +70,7 @@ static void test_embedded_model(void **state) {
   uint64_t tokenizer_len, len;
   snprintf(path, sizeof path, "%s/models/wordnet-moe.gguf", getenv("TESTS_DIR") ? getenv("TESTS_DIR") : "tests");
   assert_int_equal(gguf_open(path, &g, NULL), MOE_OK);
-  assert_int_equal(emit_tokenizer(g, &tokenizer, &tokenizer_len, NULL), MOE_OK);
+  assert_int_equal(emit_tokenizer(g, &tokenizer, &tokenizer_len, NULL, NULL), MOE_OK);
   assert_int_equal(img_tokenizer_open(tokenizer, tokenizer_len, &v, NULL), MOE_OK);
   assert_int_equal(emit_chat(g, &v, &bytes, &len, NULL), MOE_OK);
   assert_int_equal(img_chat_open(bytes, len, &section, NULL), MOE_OK);

@@ -65,7 +65,7 @@ static uint8_t *emit(const struct keys *k, struct img_tokenizer *v) {
   struct moe_error err = {0};
   uint8_t *bytes;
   uint64_t len;
-  if (emit_tokenizer(g, &bytes, &len, &err) != MOE_OK) fail_msg("%s", err.message);
+  if (emit_tokenizer(g, &bytes, &len, NULL, &err) != MOE_OK) fail_msg("%s", err.message);
   gguf_close(g);
   assert_int_equal(img_tokenizer_open(bytes, len, v, NULL), MOE_OK);
   return bytes;
@@ -76,7 +76,7 @@ static void expect_error(const struct keys *k, enum moe_code code, const char *m
   struct moe_error err = {0};
   uint8_t *bytes;
   uint64_t len;
-  assert_int_equal(emit_tokenizer(g, &bytes, &len, &err), code);
+  assert_int_equal(emit_tokenizer(g, &bytes, &len, NULL, &err), code);
   assert_null(bytes);
   if (!strstr(err.message, message)) fail_msg("expected \"%s\" in \"%s\"", message, err.message);
   gguf_close(g);
@@ -148,8 +148,8 @@ static void test_what_is_not_served_is_declined_by_name(void **state) {
   k.model = "rwkv";
   expect_error(&k, MOE_DECLINED, "tokenizer.ggml.model: \"rwkv\" is not served; served is: gpt2");
   k = good;
-  k.pre = "viking";
-  expect_error(&k, MOE_DECLINED, "tokenizer.ggml.pre: \"viking\" is not served; served are: gpt-2, qwen2");
+  k.pre = "superbpe";
+  expect_error(&k, MOE_DECLINED, "tokenizer.ggml.pre: \"superbpe\" is not served; served are: gpt-2, olmo, mpt");
   k.pre = "";
   expect_error(&k, MOE_DECLINED, "tokenizer.ggml.pre: missing");
   k.pre = "deepseek-r1-qwen"; /* an alias */
@@ -170,22 +170,59 @@ static void test_contradictions_are_named(void **state) {
   k.types[7] = 9;
   expect_error(&k, MOE_FAILED, "tokenizer.ggml.token_type[7]: type 9, types are 1 to 6");
   k = good;
-  k.merges[1] = "ab";
-  expect_error(&k, MOE_FAILED, "tokenizer.ggml.merges[1]: \"ab\" is not two tokens");
-  k.merges[1] = " a";
-  expect_error(&k, MOE_FAILED, "tokenizer.ggml.merges[1]: \" a\" is not two tokens");
-  k.merges[1] = "c b";
-  expect_error(&k, MOE_FAILED, "tokenizer.ggml.merges[1]: \"c b\": the first token is not in");
-  k.merges[1] = "b c";
-  expect_error(&k, MOE_FAILED, "the second token is not in");
-  k.merges[1] = "b a";
-  expect_error(&k, MOE_FAILED, "the merged token is not in");
-  k.merges[1] = "a b";
-  expect_error(&k, MOE_FAILED, "merges[1]: tokens 0 and 1 merge already with rank 0");
-  k = good;
   k.id_key = "tokenizer.ggml.eos_token_id";
   k.id = 8;
   expect_error(&k, MOE_FAILED, "tokenizer.ggml.eos_token_id: token 8, tokenizer.ggml.tokens has 8");
+}
+
+/* The note about a merge that stands in the place of the second one. */
+static void expect_note(const char *merge, uint32_t n_skipped, uint32_t n_duplicate, const char *first) {
+  struct keys k = good;
+  struct emit_tokenizer_note note;
+  struct moe_error err = {0};
+  struct img_tokenizer v;
+  uint8_t *bytes;
+  uint64_t len;
+  k.merges[1] = merge;
+  k.merges[2] = "\xc4\xa0 ab";
+  struct gguf *g = make(&k);
+  if (emit_tokenizer(g, &bytes, &len, &note, &err) != MOE_OK) fail_msg("%s", err.message);
+  assert_int_equal(note.n_skipped, n_skipped);
+  assert_int_equal(note.n_duplicate, n_duplicate);
+  assert_string_equal(note.first, first);
+  assert_int_equal(img_tokenizer_open(bytes, len, &v, NULL), MOE_OK);
+  assert_int_equal(v.n_merge, 2);
+  assert_int_equal(img_tokenizer_find_merge(&v, 2, 3)->rank, 2);           /* the others keep their rank */
+  assert_int_equal(img_tokenizer_find_merge(&v, 0, 1)->rank, n_duplicate); /* the last of a pair counts */
+  free(bytes);
+  gguf_close(g);
+}
+
+static void test_useless_merges_are_passed_over(void **state) {
+  (void)state;
+  expect_note("ab", 1, 0, "merges[1] \"ab\": it is not two tokens with a space between them");
+  expect_note(" a", 1, 0, "merges[1] \" a\": it is not two tokens with a space between them");
+  expect_note("c b", 1, 0, "merges[1] \"c b\": the first token is not in tokenizer.ggml.tokens");
+  expect_note("b c", 1, 0, "merges[1] \"b c\": the second token is not in tokenizer.ggml.tokens");
+  expect_note("b a", 1, 0, "merges[1] \"b a\": the merged token is not in tokenizer.ggml.tokens");
+  expect_note("a b", 0, 1, "");
+}
+
+static void test_end_tokens_are_known_by_their_text(void **state) {
+  (void)state;
+  struct keys k = {.tokens = {"a", "<|end|>", "<|eos|>", "</s>"}, .types = {1, 3, 3, 1}};
+  struct img_tokenizer v;
+  uint8_t *bytes = emit(&k, &v);
+  assert_int_equal(v.n_eog, 2); /* </s> is a normal token here */
+  assert_int_equal(v.eot_id, 1);
+  free(bytes);
+  k.tokens[3] = "<|call|>"; /* gpt-oss: <|end|> ends a message, not the answer */
+  k.types[3] = 3;
+  bytes = emit(&k, &v);
+  assert_int_equal(v.n_eog, 2);
+  assert_int_equal(v.eog[0], 2);
+  assert_int_equal(v.eog[1], 3);
+  free(bytes);
 }
 
 /* Compiles CHAT and compares origin and grammar; returns the payload. */
@@ -240,8 +277,8 @@ static void test_embedded_model_is_deterministic(void **state) {
   snprintf(path, sizeof path, "%s/models/wordnet-moe.gguf", getenv("TESTS_DIR") ? getenv("TESTS_DIR") : "tests");
   assert_int_equal(gguf_open(path, &g, NULL), MOE_OK);
   assert_int_equal(emit_tokenizer_served(g, NULL), MOE_OK);
-  assert_int_equal(emit_tokenizer(g, &first, &first_len, NULL), MOE_OK);
-  assert_int_equal(emit_tokenizer(g, &second, &second_len, NULL), MOE_OK);
+  assert_int_equal(emit_tokenizer(g, &first, &first_len, NULL, NULL), MOE_OK);
+  assert_int_equal(emit_tokenizer(g, &second, &second_len, NULL, NULL), MOE_OK);
   assert_int_equal(first_len, second_len);
   assert_memory_equal(first, second, first_len);
   free(first);
@@ -256,6 +293,8 @@ int main(void) {
       cmocka_unit_test(test_bos_is_added_only_where_there_is_one),
       cmocka_unit_test(test_what_is_not_served_is_declined_by_name),
       cmocka_unit_test(test_contradictions_are_named),
+      cmocka_unit_test(test_useless_merges_are_passed_over),
+      cmocka_unit_test(test_end_tokens_are_known_by_their_text),
       cmocka_unit_test(test_template_and_grammar),
       cmocka_unit_test(test_embedded_model_is_deterministic),
   };

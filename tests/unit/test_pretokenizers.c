@@ -38,6 +38,32 @@ static const struct cut cuts[] = {
       " x"}},
     {"deepseek-v3", {"123", "4", "\xe6\x97\xa5\xe6\x9c\xac\xe3\x81\xae", "x", " y", " +=\n", ".foo", " .", "foo"}},
     {"default", {"x", " 12"}},
+    {"olmo", {"don", "'t", " I", "'", "LL", " 1234", "  ", " x"}},
+    {"refact", {"x", " ", "1", "2", "'ll", " go", "  ", " y"}},
+    {"command-r", {"x", " ", "1", "2"}},
+    {"hunyuan", {"don", "'t", " I", "'LL", " ", "1", "2"}},
+    {"qwen35",
+     {"e\xcc\x81t", " \xe0\xa4\xa8\xe0\xa4\xae\xe0\xa5\x8d", " ", "1", "2", ".\n"}}, /* marks stay with letters */
+    {"qwen2", {"e", "\xcc\x81t", " \xe0\xa4\xa8\xe0\xa4\xae", "\xe0\xa5\x8d"}},      /* here they do not */
+    {"glm4", {"He", "'LL", " go", " ", "123", "4", " ?!\r\n", "x"}},
+    {"tekken", {"camel", "Case", "'s", " ", "1", "2", " a", "//\n/", "HTTPServer"}},
+    {"kimi-k2",
+     {"\xe6\x97\xa5\xe6\x9c\xac",
+      "\xe3\x81\xae"
+      "Case's",
+      " ", "123", "4", "\xe3\x80\x81\n"}},
+    {"tiny_aya", {"12", "345", "678", " Ab", " ", "9"}},
+    {"deepseek-llm", {"\n", "\n", " ab", "\xc3\xa9", " ?!", " ", " x", "1", "2", "\xe6\x97\xa5\xe6\x9c\xac", " ", " "}},
+    {"deepseek-coder", {"\r", "\n", " ab", " ?!", " ", " x", "1", "2", "\xe6\x97\xa5"}},
+    {"hunyuan-dense", {"123", "4", "\xe6\x97\xa5", "x", " +=\n"}},
+    {"bailingmoe2", {"don", "'T", " x", " ", "1", "2", " ?\n\n", "y", "  \n\n"}},
+    {"seed-coder", {"x", " ", "1", " ?", "\n", "y"}},
+    {"minicpm5", {"x", " ", "123", "4", "y"}},
+    {"exaone-moe", {"a b c", " ", "1", " ?\n", "\n"}},
+    {"laguna", {"a", " b", "\n\n", " c"}},
+    {"falcon", {"a", "...", "b", " c", " ", "123", "45"}},
+    {"bloom", {"ab1", " c", ".", "d"}},
+    {"viking", {"ab", "1", "2", " c"}},
     {"deepseek-r1-qwen", {"x", " ", "1", "2"}},
     {"llama3", {"x", " ", "12"}},
 };
@@ -71,7 +97,7 @@ static struct tokenizer *make(const struct cut *c, uint32_t n, uint8_t **bytes) 
   for (int b = 0; b < 256; b++) put_name(&m, (const char[]){(char)b}, 1);
   for (uint32_t i = 0; i < n; i++) put_name(&m, c->pieces[i], strlen(c->pieces[i]));
   maker_key_array(&m, "tokenizer.ggml.merges", GGUF_STRING, 0);
-  if (gguf_open(maker_path(&m), &g, &err) || emit_tokenizer(g, bytes, &len, &err)) fail_msg("%s", err.message);
+  if (gguf_open(maker_path(&m), &g, &err) || emit_tokenizer(g, bytes, &len, NULL, &err)) fail_msg("%s", err.message);
   ((struct img_tokenizer_header *)(void *)*bytes)->flags |= IMG_TOKENIZER_IGNORE_MERGES;
   if (tokenizer_create(*bytes, len, &t, &err)) fail_msg("%s", err.message);
   gguf_close(g);

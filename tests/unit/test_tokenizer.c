@@ -42,8 +42,8 @@ static int open_wordnet(void **state) {
   struct gguf *g;
   struct moe_error err = {0};
   uint64_t len;
-  if (gguf_open(test_path("models/wordnet-moe.gguf"), &g, &err) || emit_tokenizer(g, &wordnet_bytes, &len, &err) ||
-      tokenizer_create(wordnet_bytes, len, &wordnet, &err)) {
+  if (gguf_open(test_path("models/wordnet-moe.gguf"), &g, &err) ||
+      emit_tokenizer(g, &wordnet_bytes, &len, NULL, &err) || tokenizer_create(wordnet_bytes, len, &wordnet, &err)) {
     fprintf(stderr, "%s\n", err.message);
     return 1;
   }
