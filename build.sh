@@ -2,7 +2,8 @@
 # build.sh: the one entry to building, trying, testing and measuring moec and moert. `./build.sh help` lists the verbs.
 #
 # Owns: the verbs and the table of Debian packages. Does not own: how sources become programs (CMakeLists.txt), the
-#   third-party libraries that Debian 12 is too old for (cmake/toolchain.sh), the chat template engine (cmake/jinja.sh).
+#   third-party libraries that Debian 12 is too old for (cmake/toolchain.sh), the chat template engine (cmake/jinja.sh),
+#   published vocabularies for tests (cmake/vocabularies.sh).
 # Invariants: every verb may be called first on a bare Debian 12 or newer; a failure ends the script with a message and a
 #   code that is not 0; nothing outside the tree and the cache is written, but for Debian packages when it runs as root.
 set -euo pipefail
@@ -32,7 +33,7 @@ python3:python3       | PSF-2.0                      | test scripts, and SPIRV-T
 curl:curl             | curl (MIT-like)              | the demo and the server tests
 ca-certificates       | MPL-2.0                      | certificates for npm
 nodejs:node           | MIT                          | bundles the chat template engine (esbuild)
-npm:npm               | Artistic-2.0                 | fetches @huggingface/jinja and esbuild
+npm:npm               | Artistic-2.0                 | fetches @huggingface/jinja and esbuild; tokenizers for tests
 clang-format          | Apache-2.0 with LLVM exception | ./build.sh fmt
 git:git               | GPL-2                        | lists the tree's files for fmt and for a test
 TABLE
@@ -154,6 +155,7 @@ verb_test() {
     *) usage >&2; exit 2 ;;
   esac
   verb_build
+  cmake/vocabularies.sh >/dev/null || say 'the published vocabularies cannot be fetched: tests with them are skipped'
   configure_and_build build-debug Debug
   compile_model
   # One run over both builds: what is about bytes and logic under the sanitizers, what computes with the optimized build.
