@@ -204,6 +204,9 @@ static enum moe_code check_operands(const struct checker *c, uint32_t at, uint32
            i - inst->first_region, r->access, r->arena, r->column, n_column);
     if ((r->access & IMG_ACCESS_WRITE) && (r->arena <= IMG_ARENA_TABLES || r->arena == IMG_ARENA_STEP))
       FAIL("TEMPLATES: inst[%u].region[%u]: writes the read-only arena %u", at, i - inst->first_region, r->arena);
+    if (r->arena == IMG_ARENA_RECURRENT && r->bytes == IMG_WHOLE_ARENA)
+      FAIL("TEMPLATES: inst[%u].region[%u]: all of RECURRENT; allowed: bytes of a slot's block", at,
+           i - inst->first_region);
     uint64_t cell = r->column == IMG_NO_COLUMN ? 0 : img_table_value(v, table, row, r->column);
     if (r->bytes != IMG_WHOLE_ARENA) TRY(check_extent(c, at, "region", r->arena, r->offset, cell, r->bytes, err));
     if (r->arena == IMG_ARENA_WEIGHTS && c->planes && !check_in_plane(c->planes, r->offset + cell, r->bytes))
@@ -340,6 +343,7 @@ enum moe_code img_check(const struct img *img, struct img_view *view, struct moe
       [IMG_ARENA_STEP] = UINT64_MAX,
       [IMG_ARENA_RESULT] = img_result_bytes(),
       [IMG_ARENA_SLOT] = UINT64_MAX,
+      [IMG_ARENA_RECURRENT] = view->manifest.state_block_bytes,
   };
   section = img_section_data(img, IMG_SECTION_TEMPLATES, &bytes);
   TRY(img_check_templates(section, bytes, &view->modules, limits, &view->planes, &view->templates, err));

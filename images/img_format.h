@@ -86,14 +86,16 @@ enum img_tier { IMG_TIER_BASE = 0, IMG_TIER_DOT = 1, IMG_TIER_KHR = 2, IMG_TIER_
 /* ---- TEMPLATES: struct img_templates, then the arrays it names ---- */
 
 enum img_arena {
-  IMG_ARENA_WEIGHTS = 0, /* read only: PLANES, cut into slabs at plane borders */
-  IMG_ARENA_TABLES = 1,  /* read only: TABLES */
-  IMG_ARENA_STATE = 2,   /* state pages; n_page * page_bytes */
-  IMG_ARENA_ACT = 3,     /* activations and scratch, zeroed once at load */
-  IMG_ARENA_STEP = 4,    /* the step block (two of them, one per recording), written by the host before each step */
-  IMG_ARENA_RESULT = 5,  /* the result block (two), read by the host after each step */
-  IMG_ARENA_SLOT = 6,    /* per slot state that lives on the device between steps, zeroed once at load */
-  IMG_N_ARENA = 7,
+  IMG_ARENA_WEIGHTS = 0,   /* read only: PLANES, cut into slabs at plane borders */
+  IMG_ARENA_TABLES = 1,    /* read only: TABLES */
+  IMG_ARENA_STATE = 2,     /* state pages; n_page * page_bytes */
+  IMG_ARENA_ACT = 3,       /* activations and scratch, zeroed once at load */
+  IMG_ARENA_STEP = 4,      /* the step block (two of them, one per recording), written by the host before each step */
+  IMG_ARENA_RESULT = 5,    /* the result block (two), read by the host after each step */
+  IMG_ARENA_SLOT = 6,      /* per slot state that lives on the device between steps, zeroed once at load */
+  IMG_ARENA_RECURRENT = 7, /* a block of manifest.state_block_bytes a slot, zeroed once at load; offsets in it are
+                              offsets in every slot's block */
+  IMG_N_ARENA = 8,
 };
 
 enum img_access { IMG_ACCESS_READ = 1, IMG_ACCESS_WRITE = 2 }; /* bits */

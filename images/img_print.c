@@ -11,7 +11,8 @@ const char *img_tier_name(uint32_t tier) {
 }
 
 const char *img_arena_name(uint32_t arena) {
-  static const char *const name[IMG_N_ARENA] = {"WEIGHTS", "TABLES", "STATE", "ACT", "STEP", "RESULT", "SLOT"};
+  static const char *const name[IMG_N_ARENA] = {"WEIGHTS", "TABLES", "STATE", "ACT",
+                                                "STEP",    "RESULT", "SLOT",  "RECURRENT"};
   return arena < IMG_N_ARENA ? name[arena] : "?";
 }
 

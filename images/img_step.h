@@ -29,8 +29,11 @@ static inline uint32_t img_step_row_slot(uint32_t max_row) {
 static inline uint32_t img_step_select(uint32_t max_row) {
   return IMG_STEP_HEAD_WORDS + 3 * max_row;
 }
+static inline uint32_t img_step_run(uint32_t max_row) {
+  return img_step_select(max_row) + IMG_MAX_SELECT * IMG_SELECT_WORDS;
+}
 static inline uint32_t img_step_page_table(uint32_t max_row) {
-  return IMG_STEP_HEAD_WORDS + 3 * max_row + IMG_MAX_SELECT * IMG_SELECT_WORDS;
+  return img_step_run(max_row) + IMG_MAX_RUN * IMG_RUN_WORDS;
 }
 /* Bytes of a step block, of a result block, of the slot arena. */
 static inline uint64_t img_step_bytes(uint32_t max_row, uint32_t n_slot, uint32_t page_stride) {

@@ -87,6 +87,9 @@ enum moe_code arenas_init(struct arenas *a, struct vk_device *device, const stru
   bool clear = vk_device_gpu(device)->type != VK_GPU_CPU;
   if (!code)
     code = arenas_make(a, device, IMG_ARENA_STATE, 0, plan->state_bytes, VK_BUFFER_DEVICE, "arena STATE", clear, err);
+  if (!code)
+    code = arenas_make(a, device, IMG_ARENA_RECURRENT, 0, plan->recurrent_bytes, VK_BUFFER_DEVICE, "arena RECURRENT",
+                       true, err);
   for (uint32_t copy = 0; copy < 2; copy++) {
     if (!code)
       code = arenas_make(a, device, IMG_ARENA_STEP, copy, plan->step_bytes, VK_BUFFER_STEP, "a step block", true, err);

@@ -1,9 +1,10 @@
 /* arenas.h: the buffers behind the image's arenas (enum img_arena), and the addresses in them.
  *
  * Owns: the weights' slabs, the other arenas' buffers, what is in them when the engine starts (planes and tables
- * uploaded, ACT and SLOT zero). Does not own: their sizes (memory_plan.h), what is written into step blocks (step.h).
- * Invariants: no plane lies in two slabs; every offset that img_check accepted resolves to an address in its buffer.
- * STEP and RESULT exist twice, once per recording ("copy" 0 and 1). Thread rules: those of the device's queue. */
+ * uploaded, ACT, SLOT and RECURRENT zero). Does not own: their sizes (memory_plan.h), what is written into step blocks
+ * (step.h). Invariants: no plane lies in two slabs; every offset that img_check accepted resolves to an address in its
+ * buffer. STEP and RESULT exist twice, once per recording ("copy" 0 and 1). Thread rules: those of the device's queue.
+ */
 #ifndef RUNTIME_ARENAS_H
 #define RUNTIME_ARENAS_H
 

@@ -147,9 +147,10 @@ static enum moe_code load_plan(const struct engine_options *o, struct load *load
 static enum moe_code load_check_bounds(const struct load *load, struct moe_error *err) {
   const struct memory_plan *p = &load->plan;
   const uint64_t limits[IMG_N_ARENA] = {
-      [IMG_ARENA_WEIGHTS] = p->planes_bytes, [IMG_ARENA_TABLES] = p->tables_bytes, [IMG_ARENA_STATE] = p->state_bytes,
-      [IMG_ARENA_ACT] = p->act_bytes,        [IMG_ARENA_STEP] = p->step_bytes,     [IMG_ARENA_RESULT] = p->result_bytes,
-      [IMG_ARENA_SLOT] = p->slot_bytes};
+      [IMG_ARENA_WEIGHTS] = p->planes_bytes, [IMG_ARENA_TABLES] = p->tables_bytes,
+      [IMG_ARENA_STATE] = p->state_bytes,    [IMG_ARENA_ACT] = p->act_bytes,
+      [IMG_ARENA_STEP] = p->step_bytes,      [IMG_ARENA_RESULT] = p->result_bytes,
+      [IMG_ARENA_SLOT] = p->slot_bytes,      [IMG_ARENA_RECURRENT] = load->view.manifest.state_block_bytes};
   uint64_t bytes;
   const uint8_t *section = img_section_data(&load->image, IMG_SECTION_TEMPLATES, &bytes);
   struct img_templates_view checked;

@@ -22,6 +22,7 @@ static bool memory_plan_sum(const struct memory_plan_input *in, uint32_t n_ctx, 
   p->page_stride = (n_ctx - 1) / m->state_page_tok + 1;
   uint64_t n_page = (uint64_t)p->page_stride * n_slot + 1;
   if (n_page > UINT32_MAX || !moe_mul(n_page, m->state_page_bytes, &p->state_bytes)) return false;
+  if (!moe_mul(n_slot, m->state_block_bytes, &p->recurrent_bytes)) return false;
   p->n_page = (uint32_t)n_page;
   p->planes_bytes = in->planes_bytes;
   p->tables_bytes = in->tables_bytes;
@@ -32,8 +33,9 @@ static bool memory_plan_sum(const struct memory_plan_input *in, uint32_t n_ctx, 
   p->staging_bytes = in->staged ? 64 * MIB : 0;
   p->available_bytes = in->available_bytes;
   p->headroom_bytes = memory_plan_headroom(in->available_bytes);
-  const uint64_t parts[] = {p->planes_bytes,     p->tables_bytes, p->state_bytes,   p->act_bytes,     2 * p->step_bytes,
-                            2 * p->result_bytes, p->slot_bytes,   p->staging_bytes, p->headroom_bytes};
+  const uint64_t parts[] = {p->planes_bytes,  p->tables_bytes,   p->state_bytes,      p->recurrent_bytes,
+                            p->act_bytes,     2 * p->step_bytes, 2 * p->result_bytes, p->slot_bytes,
+                            p->staging_bytes, p->headroom_bytes};
   for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
     if (!moe_add(p->total_bytes, parts[i], &p->total_bytes)) return false;
   return true;
@@ -42,7 +44,7 @@ static bool memory_plan_sum(const struct memory_plan_input *in, uint32_t n_ctx, 
 static bool memory_plan_fits(const struct memory_plan_input *in, uint32_t n_ctx, uint32_t n_slot,
                              struct memory_plan *p) {
   return memory_plan_sum(in, n_ctx, n_slot, p) && p->total_bytes <= in->available_bytes &&
-         p->state_bytes <= in->max_state_bytes;
+         p->state_bytes <= in->max_state_bytes && p->recurrent_bytes <= in->max_state_bytes;
 }
 
 /* The largest context of whole pages up to `most` that fits with n_slot slots; 0: none. */
@@ -71,7 +73,7 @@ static enum moe_code memory_plan_decline(const struct memory_plan_input *in, uin
   char needs[32] = "more than 2^64 bytes", planes[32], state[32], scratch[32], head[32], has[32], way[128];
   if (memory_plan_sum(in, n_ctx, n_slot, &p)) memory_plan_mib(needs, sizeof needs, p.total_bytes);
   memory_plan_mib(planes, sizeof planes, p.planes_bytes + p.tables_bytes);
-  memory_plan_mib(state, sizeof state, p.state_bytes);
+  memory_plan_mib(state, sizeof state, p.state_bytes + p.recurrent_bytes);
   memory_plan_mib(scratch, sizeof scratch, p.act_bytes + p.staging_bytes + 2 * (p.step_bytes + p.result_bytes));
   memory_plan_mib(head, sizeof head, p.headroom_bytes);
   memory_plan_mib(has, sizeof has, in->available_bytes);

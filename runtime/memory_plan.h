@@ -24,7 +24,7 @@ struct memory_plan_input {
   const char *image, *device; /* names for messages */
   uint64_t planes_bytes, tables_bytes;
   uint64_t available_bytes; /* of the device for this process */
-  uint64_t max_state_bytes; /* largest buffer the device makes */
+  uint64_t max_state_bytes; /* largest buffer the device makes: pages are one, recurrent blocks are one */
   uint32_t max_ctx;         /* positions up to which the device computes attention right; 0: no limit */
   bool staged;              /* uploads need staging buffers */
   uint32_t n_ctx, n_slot;   /* wanted; 0: default */
@@ -34,8 +34,9 @@ struct memory_plan {
   uint32_t n_ctx, n_slot;
   uint32_t page_stride; /* pages of one sequence: ceil(n_ctx / page_tok) */
   uint32_t n_page;      /* page 0 is nobody's */
-  uint64_t planes_bytes, tables_bytes, state_bytes, act_bytes;
-  uint64_t step_bytes, result_bytes; /* of one copy; there are two */
+  uint64_t planes_bytes, tables_bytes, act_bytes;
+  uint64_t state_bytes, recurrent_bytes; /* all pages; the recurrent blocks of all slots */
+  uint64_t step_bytes, result_bytes;     /* of one copy; there are two */
   uint64_t slot_bytes, staging_bytes;
   uint64_t headroom_bytes; /* left for the driver: pipelines, queues, its own books */
   uint64_t total_bytes, available_bytes;

@@ -37,7 +37,16 @@ void step_forget(struct step_writer *w, uint32_t slot) {
 }
 
 void step_begin(struct step_writer *w) {
-  w->n_row = w->n_select = 0;
+  w->n_row = w->n_select = w->n_run = 0;
+  w->slot = STEP_NO_SLOT;
+}
+
+/* Writes the record of the run that row `end` does not belong to. */
+static void step_end_run(struct step_writer *w, uint32_t end) {
+  if (w->slot == STEP_NO_SLOT) return;
+  uint32_t *run = w->block + img_step_run(w->shape.max_row) + (size_t)IMG_RUN_WORDS * w->n_run++;
+  run[IMG_RUN_ROW] = w->run_row;
+  run[IMG_RUN_COUNT] = end - w->run_row;
 }
 
 uint32_t step_add_row(struct step_writer *w, int32_t token, uint32_t pos, uint32_t slot) {
@@ -45,6 +54,11 @@ uint32_t step_add_row(struct step_writer *w, int32_t token, uint32_t pos, uint32
   w->block[img_step_row_token() + row] = (uint32_t)token;
   w->block[img_step_row_pos(w->shape.max_row) + row] = pos;
   w->block[img_step_row_slot(w->shape.max_row) + row] = slot;
+  if (slot != w->slot) {
+    step_end_run(w, row);
+    w->slot = slot;
+    w->run_row = row;
+  }
   return row;
 }
 
@@ -72,8 +86,10 @@ void step_put_pages(struct step_writer *w, uint32_t slot, const uint32_t *pages,
 }
 
 void step_end(struct step_writer *w, uint32_t number) {
+  step_end_run(w, w->n_row);
   w->block[IMG_STEP_N_ROW] = w->n_row;
   w->block[IMG_STEP_N_SELECT] = w->n_select;
+  w->block[IMG_STEP_N_RUN] = w->n_run;
   w->block[IMG_STEP_NUMBER] = number;
 }
 

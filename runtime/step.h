@@ -36,6 +36,9 @@ struct step_device {
   uint32_t n_template;
 };
 
+/* No row yet. */
+#define STEP_NO_SLOT UINT32_MAX
+
 /* Sizes that the blocks' layout depends on, and the stop ids. */
 struct step_shape {
   uint32_t max_row, n_slot, page_stride, n_stop;
@@ -47,7 +50,8 @@ struct step_writer {
   struct step_shape shape;
   uint32_t *block;
   uint32_t *known; /* [n_slot] pages of each slot's table that the block holds */
-  uint32_t n_row, n_select;
+  uint32_t n_row, n_select, n_run;
+  uint32_t slot, run_row; /* of the last row, and the first row of its run */
 };
 
 /* Writes what never changes (stride, stop ids). block: borrowed. Errors: MOE_FAILED (memory). */
@@ -60,7 +64,9 @@ void step_forget(struct step_writer *writer, uint32_t slot);
 
 /* Starts a step without rows. */
 void step_begin(struct step_writer *writer);
-/* Adds a row: the token (or IMG_TOKEN_FROM_SLOT) at a position of a slot; returns its index. */
+/* Adds a row: the token (or IMG_TOKEN_FROM_SLOT) at a position of a slot; returns its index. A slot's rows are added
+ * one after the other, at consecutive ascending positions (FORMAT.md, Runs): it goes on with the last run or begins
+ * one. */
 uint32_t step_add_row(struct step_writer *writer, int32_t token, uint32_t pos, uint32_t slot);
 /* Asks for a sample after row `row`: `pos` is the sampled token's position. n_top <= IMG_MAX_TOP. */
 void step_add_select(struct step_writer *writer, uint32_t row, uint32_t slot, uint32_t pos,

@@ -25,7 +25,8 @@ static void plan_print(const struct load *load) {
          p->n_slot, p->n_page, load->view.manifest.state_page_tok, img_tier_name(load->tier));
   plan_line("weights", p->planes_bytes);
   plan_line("tables", p->tables_bytes);
-  plan_line("states", p->state_bytes);
+  plan_line("states: pages", p->state_bytes);
+  if (p->recurrent_bytes) plan_line("states: recurrent blocks", p->recurrent_bytes);
   plan_line("activations and scratch", p->act_bytes);
   plan_line("step and result blocks, slots", 2 * (p->step_bytes + p->result_bytes) + p->slot_bytes);
   plan_line("staging during the upload", p->staging_bytes);

@@ -208,22 +208,33 @@ uint step_row_slot(uint r) { return step_word(IMG_STEP_HEAD_WORDS + 2 * MAX_ROW 
 uint step_select(uint i, uint word) {
   return step_word(IMG_STEP_HEAD_WORDS + 3 * MAX_ROW + i * IMG_SELECT_WORDS + word);
 }
+/* Run record i (img_step.def). */
+uint step_run(uint i, uint word) {
+  return step_word(IMG_STEP_HEAD_WORDS + 3 * MAX_ROW + IMG_MAX_SELECT * IMG_SELECT_WORDS + i * IMG_RUN_WORDS + word);
+}
 /* Page index of position pos of a slot. */
 uint step_page(uint slot, uint pos) {
   return step_word(IMG_STEP_HEAD_WORDS + 3 * MAX_ROW + IMG_MAX_SELECT * IMG_SELECT_WORDS +
-                   slot * step_word(IMG_STEP_PAGE_STRIDE) + pos / 64);
+                   IMG_MAX_RUN * IMG_RUN_WORDS + slot * step_word(IMG_STEP_PAGE_STRIDE) + pos / 64);
 }
 
 /* ---- reductions; all lanes get the result ---- */
+#define FOLD_STEP(N, M, HOW)                                                                                           \
+  if (N > M) v = HOW(v, subgroupShuffleXor(v, M));
+/* Without a loop, which drivers for CPUs would not unroll: see README.md about their limit. */
+#define FOLD(N, HOW)                                                                                                   \
+  FOLD_STEP(N, 64, HOW) FOLD_STEP(N, 32, HOW) FOLD_STEP(N, 16, HOW) FOLD_STEP(N, 8, HOW) FOLD_STEP(N, 4, HOW)          \
+  FOLD_STEP(N, 2, HOW) FOLD_STEP(N, 1, HOW)
+#define FOLD_ADD(A, B) (A + B)
 float lanes_sum(float v) {
-  for (uint m = LANES / 2; m > 0; m /= 2) v += subgroupShuffleXor(v, m);
+  FOLD(LANES, FOLD_ADD)
   return v;
 }
 float subgroup_sum(float v) {
-  for (uint m = SUBGROUP / 2; m > 0; m /= 2) v += subgroupShuffleXor(v, m);
+  FOLD(SUBGROUP, FOLD_ADD)
   return v;
 }
 float subgroup_max(float v) {
-  for (uint m = SUBGROUP / 2; m > 0; m /= 2) v = max(v, subgroupShuffleXor(v, m));
+  FOLD(SUBGROUP, max)
   return v;
 }

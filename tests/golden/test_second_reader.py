@@ -114,7 +114,7 @@ def main(path):
     modules = read_modules(sections[2])
     templates = read_templates(sections[3])
     huge = 2**63
-    sizes = [len(sections[5]), len(sections[6]), huge, manifest['memory']['act_bytes'], huge, huge, huge]
+    sizes = [len(sections[5]), len(sections[6]), huge, manifest['memory']['act_bytes'], huge, huge, huge, manifest['state']['block_bytes']]
     total = 0
     for template in templates['template']:
         total += check_template(templates, template, modules, sizes)

@@ -147,6 +147,21 @@ void oracle_check(const char *what, const float *got, const double *want, const 
     fail_msg("%s: a perturbed input passes too: the bar is worthless here", what);
 }
 
+/* The run records of the rows, the first IMG_MAX_RUN of them. */
+static void put_runs(uint32_t *step, uint32_t max_row, uint32_t n_row) {
+  const uint32_t *pos = step + img_step_row_pos(max_row), *slot = step + img_step_row_slot(max_row);
+  uint32_t *run = step + img_step_run(max_row), n_run = 0;
+  for (uint32_t r = 0; r < n_row; r++) {
+    if (r == 0 || slot[r] != slot[r - 1] || pos[r] != pos[r - 1] + 1) {
+      if (n_run == IMG_MAX_RUN) break;
+      run[IMG_RUN_WORDS * n_run++ + IMG_RUN_ROW] = r;
+      run[IMG_RUN_WORDS * (n_run - 1) + IMG_RUN_COUNT] = 0;
+    }
+    run[IMG_RUN_WORDS * (n_run - 1) + IMG_RUN_COUNT]++;
+  }
+  step[IMG_STEP_N_RUN] = n_run;
+}
+
 uint32_t *oracle_step(struct oracle_rng *rng, uint32_t max_row, uint32_t n_row, uint32_t n_slot, uint32_t page_stride,
                       const uint32_t *pos, const uint32_t *slot, uint64_t *bytes) {
   *bytes = img_step_bytes(max_row, n_slot, page_stride);
@@ -160,6 +175,7 @@ uint32_t *oracle_step(struct oracle_rng *rng, uint32_t max_row, uint32_t n_row, 
     step[img_step_row_pos(max_row) + r] = pos ? pos[r] : r;
     step[img_step_row_slot(max_row) + r] = slot ? slot[r] : 0;
   }
+  put_runs(step, max_row, n_row);
   uint32_t *table = step + img_step_page_table(max_row), n = n_slot * page_stride;
   for (uint32_t i = 0; i < n; i++) table[i] = i + 1;
   for (uint32_t i = n; i > 1; i--) {

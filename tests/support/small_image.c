@@ -21,6 +21,7 @@ static void init_manifest(struct img_manifest *m) {
       .model_n_ctx = 128,
       .state_page_tok = 64,
       .state_page_bytes = 4096,
+      .state_block_bytes = 256,
       .memory_act_bytes = 4096,
       .memory_max_row = 1,
       .requires_vulkan_major = 1,
