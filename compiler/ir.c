@@ -28,6 +28,7 @@ void ir_deinit(struct ir_graph *g) {
   for (uint32_t i = 0; i < g->n_view; i++) free(g->view[i]);
   free(g->rope);
   free(g->state);
+  free(g->recurrent);
   free(g->view);
   free(g->node);
   memset(g, 0, sizeof *g);
@@ -100,6 +101,15 @@ enum moe_code ir_add_state(struct ir_graph *g, const struct ir_state *state, uin
   g->state = grown;
   g->state[g->n_state] = *state;
   *index = g->n_state++;
+  return MOE_OK;
+}
+
+enum moe_code ir_add_recurrent(struct ir_graph *g, uint64_t n, uint32_t *index, struct moe_error *err) {
+  uint64_t *grown = realloc(g->recurrent, (g->n_recurrent + 1) * sizeof *grown);
+  if (!grown) return moe_fail(err, MOE_FAILED, "out of memory: %u recurrent states", g->n_recurrent + 1);
+  g->recurrent = grown;
+  g->recurrent[g->n_recurrent] = n;
+  *index = g->n_recurrent++;
   return MOE_OK;
 }
 

@@ -22,7 +22,7 @@ enum ir_op {
   IR_N_OP
 };
 
-enum { IR_MAX_IN = 3, IR_MAX_WEIGHT = 3, IR_NONE = -1, IR_NO_LAYER = -1 };
+enum { IR_MAX_IN = 5, IR_MAX_WEIGHT = 3, IR_NONE = -1, IR_NO_LAYER = -1 };
 
 /* A row of ir_ops.def. */
 struct ir_op_info {
@@ -62,6 +62,9 @@ struct ir_attr {
   double softcap;        /* of ATTENTION and SOFTCAP; of ATTENTION 0: none */
   uint32_t rope;         /* index into the graph's ropes */
   uint32_t state;        /* index into the graph's states */
+  uint32_t recurrent;    /* index into the graph's recurrent states */
+  uint32_t n_tap;        /* of SHORT_CONV */
+  bool tiled;            /* of DELTA_RULE: head h has key head h % n_kv_head, not h / (n_head / n_kv_head) */
   uint32_t n_expert, n_expert_used;
   bool renormalize;
   enum ir_activation activation;
@@ -104,6 +107,9 @@ struct ir_graph {
   uint32_t n_rope;
   struct ir_state *state;
   uint32_t n_state;
+  uint64_t
+      *recurrent; /* by recurrent state: f32 words that a sequence keeps between its tokens; zero before the first */
+  uint32_t n_recurrent;
   struct ir_view **view; /* each allocated alone: nodes point to them */
   uint32_t n_view;
 };
@@ -122,6 +128,9 @@ enum moe_code ir_add_rope(struct ir_graph *g, const struct ir_rope *rope, uint32
 /* Adds the key/value state of one more layer; d_head_value 0: values are columns of the keys.
  * *index: for ir_attr.state. */
 enum moe_code ir_add_state(struct ir_graph *g, const struct ir_state *state, uint32_t *index, struct moe_error *err);
+
+/* Adds a recurrent state of n words. *index: for ir_attr.recurrent. */
+enum moe_code ir_add_recurrent(struct ir_graph *g, uint64_t n, uint32_t *index, struct moe_error *err);
 
 /* Rows of a tensor as a weight of their own: n_out rows of every matrix, row r of which is row first + r / run * period
  * + r % run of `whole`; so that parts of fused tensors become planes like any other. run 0: n_out rows in one run.

@@ -207,3 +207,40 @@ enum moe_code ir_shape_combine(const struct ir_graph *g, const struct ir_node *n
   uint32_t in = ir_input(g, node, 0)->width, n = node->a.n_expert_used;
   return in % n ? ir_bad_width(node, in, n, err) : ir_width(node, in / n, 1, width, err);
 }
+
+/* The node's recurrent state is one of the graph's and has n words. */
+static enum moe_code ir_check_recurrent(const struct ir_graph *g, const struct ir_node *node, uint64_t n,
+                                        struct moe_error *err) {
+  uint32_t i = node->a.recurrent;
+  if (i < g->n_recurrent && g->recurrent[i] == n) return MOE_OK;
+  return moe_fail(err, MOE_FAILED,
+                  "layer %d, %s: recurrent state %u is not one of the graph's %u, or not of %llu words", node->layer,
+                  ir_ops[node->op].name, i, g->n_recurrent, (unsigned long long)n);
+}
+
+enum moe_code ir_shape_short_conv(const struct ir_graph *g, const struct ir_node *node, uint32_t *width,
+                                  struct moe_error *err) {
+  uint32_t in = ir_input(g, node, 0)->width, n_tap = node->a.n_tap;
+  if (n_tap < 2 || n_tap > 32)
+    return moe_fail(err, MOE_FAILED, "layer %d, short_conv: %u taps; allowed: 2 to 32", node->layer, n_tap);
+  enum moe_code code = ir_check_weight(node, 0, n_tap, in, 1, err);
+  if (!code) code = ir_check_recurrent(g, node, (uint64_t)(n_tap - 1) * in, err);
+  return code ? code : ir_width(node, in, 1, width, err);
+}
+
+enum moe_code ir_shape_delta_rule(const struct ir_graph *g, const struct ir_node *node, uint32_t *width,
+                                  struct moe_error *err) {
+  const struct ir_attr *a = &node->a;
+  if (a->n_kv_head == 0 || a->d_head == 0 || a->n_head % a->n_kv_head)
+    return moe_fail(err, MOE_FAILED, "layer %d, delta_rule: %u heads of %u do not share %u key heads evenly",
+                    node->layer, a->n_head, a->d_head, a->n_kv_head);
+  uint64_t keys = (uint64_t)a->n_kv_head * a->d_head, values = (uint64_t)a->n_head * a->d_head, n;
+  const uint64_t wanted[5] = {keys, keys, values, a->n_head, a->n_head};
+  for (int i = 0; i < 5; i++)
+    if (ir_input(g, node, i)->width != wanted[i])
+      return ir_bad_width(node, ir_input(g, node, i)->width, wanted[i], err);
+  enum moe_code code = ir_width(node, values, 1, width, err);
+  for (int i = 0; i < 2 && !code; i++) code = ir_check_weight(node, i, a->n_head, 1, 1, err);
+  if (!code && !moe_mul(values, a->d_head, &n)) n = UINT64_MAX;
+  return code ? code : ir_check_recurrent(g, node, n, err);
+}

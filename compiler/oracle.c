@@ -23,6 +23,7 @@ struct oracle {
   double **value; /* by node; NULL when not computed yet, or no longer needed */
   int *last_use;  /* by node: the last node that reads it */
   struct oracle_state *state;
+  double **recurrent; /* by recurrent state of the graph */
   double *scratch;
   uint64_t scratch_stride;
   double *margin; /* by position */
@@ -43,6 +44,11 @@ static enum moe_code oracle_init_state(struct oracle *o, uint32_t n_position, st
     o->state[i].v = malloc(heads * s->d_head_value * sizeof(double) + 1);
     if (!o->state[i].k || !o->state[i].v) return oracle_no_memory(err, "keys and values");
   }
+  o->recurrent = calloc(o->graph->n_recurrent + 1, sizeof *o->recurrent);
+  for (uint32_t i = 0; o->recurrent && i < o->graph->n_recurrent; i++)
+    if (!(o->recurrent[i] = calloc(o->graph->recurrent[i], sizeof **o->recurrent)))
+      return oracle_no_memory(err, "recurrent states");
+  if (!o->recurrent) return oracle_no_memory(err, "recurrent states");
   return MOE_OK;
 }
 
@@ -69,6 +75,8 @@ static void oracle_close(struct oracle *o) {
     free(o->state[i].k);
     free(o->state[i].v);
   }
+  for (uint32_t i = 0; o->recurrent && i < o->graph->n_recurrent; i++) free(o->recurrent[i]);
+  free(o->recurrent);
   for (int i = 0; o->value && i < o->graph->n_node; i++) free(o->value[i]);
   free(o->state);
   free(o->value);
@@ -90,6 +98,7 @@ static enum moe_code oracle_node(struct oracle *o, int i, uint32_t n_row, const 
                           .select = &last_row,
                           .position = position,
                           .state = o->state,
+                          .recurrent = o->recurrent,
                           .margin = o->margin + position,
                           .scratch = o->scratch,
                           .scratch_stride = o->scratch_stride};

@@ -25,6 +25,7 @@ struct oracle_call {
   const uint32_t *select;     /* of SELECT: rows of the input */
   uint32_t position;          /* of the first row; rows are consecutive */
   struct oracle_state *state; /* [graph->n_state] */
+  double **recurrent;         /* by recurrent state: its words */
   double *margin;             /* of ROUTER: [n_row], lowered where this layer's margin is smaller */
   double *scratch;            /* of thread i: scratch + i * scratch_stride; one more behind the last thread's */
   uint64_t scratch_stride;

@@ -84,6 +84,8 @@ static enum moe_code memory_plan_decline(const struct memory_plan_input *in, uin
     snprintf(way, sizeof way, "--ctx %u or --slots %u fits", ctx_fits, slot_fits);
   else if (ctx_fits)
     snprintf(way, sizeof way, "--ctx %u fits", ctx_fits);
+  else if (slot_fits)
+    snprintf(way, sizeof way, "--slots %u fits", slot_fits);
   else if (single)
     snprintf(way, sizeof way, "--slots 1 --ctx %u fits", single);
   else

@@ -299,7 +299,8 @@ static void scheduler_draft_prompts(const struct scheduler *s, struct draft *d) 
   }
 }
 
-/* Writes a draft into a step block and moves the sequences on. */
+/* Writes a draft into a step block and moves the sequences on. A sequence has at most one part (it decodes or has
+ * prompt rows left), so that each slot's rows are one run of consecutive positions, as recurrent states need them. */
 static void scheduler_fill(struct scheduler *s, const struct draft *d, struct step_writer *w, struct flight *f) {
   step_begin(w);
   f->n_select = f->n_part = 0;

@@ -125,6 +125,9 @@ BROKEN(template_rows, s->template[0].n_row = 2)
 BROKEN(array_range, s->templates.n_inst = 4000000000u)
 BROKEN(array_alignment, s->templates.word_offset += 4)
 BROKEN(names_end, s->templates.name_bytes -= 1)
+BROKEN(recurrent_whole, (s->region[4].arena = IMG_ARENA_RECURRENT, s->region[4].bytes = IMG_WHOLE_ARENA))
+BROKEN(recurrent_past, (s->region[4].arena = IMG_ARENA_RECURRENT, s->region[4].offset = 1, s->region[4].bytes = 256))
+BROKEN(recurrent_word, (s->word[4].arena = IMG_ARENA_RECURRENT, s->word[4].value = 257))
 BROKEN(hazard, s->inst[1] = s->inst[0])
 BROKEN(hazard_in_body, (s->region[3].column = IMG_NO_COLUMN, s->word[3].kind = IMG_WORD_ADDRESS))
 BROKEN(code_range, s->module[1].code_zbytes = 1000)
@@ -142,7 +145,7 @@ static const struct broken broken[] = {
     {"words [4294967295, +2) of 7", word_overflow},
     {"inst[0]: 8 push bytes, module[0] takes 16", push_size},
     {"inst[0].word[0]: kind 9", word_kind},
-    {"inst[0].word[0]: kind 2, arena 7", word_arena},
+    {"inst[0].word[0]: kind 2, arena 8", word_arena},
     {"inst[0]: address [1025, +0) leaves arena 0 of 1024 bytes", word_past},
     {"inst[5]: address [4097, +0) leaves arena 3 of 4096 bytes", word_layer_past},
     {"column 1; the table has 1 columns", word_column},
@@ -171,6 +174,9 @@ static const struct broken broken[] = {
     {"TEMPLATES: inst: 4000000000 elements", array_range},
     {"TEMPLATES: word: offset", array_alignment},
     {"TEMPLATES: names", names_end},
+    {"inst[4].region[0]: all of RECURRENT; allowed: bytes of a slot's block", recurrent_whole},
+    {"inst[4]: region [1, +256) leaves arena 7 of 256 bytes", recurrent_past},
+    {"inst[4]: address [257, +0) leaves arena 7 of 256 bytes", recurrent_word},
     {"inst[0] first and inst[1] first touch arena 3 at [0, 1024) and [0, 1024) with no barrier between", hazard},
     {"inst[5] first and inst[5] first touch arena 3", hazard_in_body},
     {"module[1]: code", code_range},

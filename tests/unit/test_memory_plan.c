@@ -49,6 +49,31 @@ static void test_default_is_all_of_it(void **state) {
   assert_true(staged.total_bytes > p.total_bytes);
 }
 
+static void expect_declined(struct memory_plan_input in, const char *const *parts) {
+  struct memory_plan p;
+  struct moe_error err = {0};
+  assert_int_equal(memory_plan_make(&in, &p, &err), MOE_DECLINED);
+  for (; *parts; parts++)
+    if (!strstr(err.message, *parts)) fail_msg("'%s' lacks '%s'", err.message, *parts);
+}
+
+/* A block a slot, whatever the context. */
+static void test_recurrent_blocks(void **state) {
+  (void)state;
+  struct memory_plan p, without;
+  struct img_manifest m = manifest;
+  m.state_block_bytes = 63 * MIB;
+  struct memory_plan_input in = input(4096 * MIB, 1024, 3);
+  assert_int_equal(memory_plan_make(&in, &without, NULL), MOE_OK);
+  assert_int_equal(without.recurrent_bytes, 0);
+  in.manifest = &m;
+  assert_int_equal(memory_plan_make(&in, &p, NULL), MOE_OK);
+  assert_int_equal(p.recurrent_bytes, 3 * 63 * MIB);
+  assert_int_equal(p.total_bytes, without.total_bytes + 3 * 63 * MIB);
+  in.max_state_bytes = 2 * 63 * MIB; /* one buffer must hold the blocks */
+  expect_declined(in, (const char *const[]){"states 238.0 MiB", "--slots 2 fits", NULL});
+}
+
 static void test_context_shrinks_to_what_fits(void **state) {
   (void)state;
   struct memory_plan p;
@@ -67,14 +92,6 @@ static void test_context_shrinks_to_what_fits(void **state) {
     in.n_ctx = p.n_ctx + 64; /* and it is the largest that does */
     assert_int_equal(memory_plan_make(&in, &p, NULL), MOE_DECLINED);
   }
-}
-
-static void expect_declined(struct memory_plan_input in, const char *const *parts) {
-  struct memory_plan p;
-  struct moe_error err = {0};
-  assert_int_equal(memory_plan_make(&in, &p, &err), MOE_DECLINED);
-  for (; *parts; parts++)
-    if (!strstr(err.message, *parts)) fail_msg("'%s' lacks '%s'", err.message, *parts);
 }
 
 static void test_what_does_not_fit_says_what_would(void **state) {
@@ -167,6 +184,7 @@ static void test_slabs_are_cut_at_planes(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_default_is_all_of_it),
+      cmocka_unit_test(test_recurrent_blocks),
       cmocka_unit_test(test_context_shrinks_to_what_fits),
       cmocka_unit_test(test_what_does_not_fit_says_what_would),
       cmocka_unit_test(test_bounds),

@@ -33,6 +33,7 @@ struct device {
   int32_t kv[N_PAGE][PAGE];
   int32_t slot_token[N_SLOT];
   bool slot_done[N_SLOT];
+  uint32_t recurrent[N_SLOT]; /* a hash of the positions so far, kept from step to step */
   uint32_t queue[2], queue_template[2], n_queued, max_queued;    /* submitted, not executed */
   uint32_t n_step, n_row, unready, hurried, rows_of_template[5]; /* unready, hurried: bits by template index */
   uint64_t now_us, step_us[5];                                   /* a step takes its template's */
@@ -51,6 +52,27 @@ static int32_t next_token(const int32_t *history, uint32_t n, uint64_t seed) {
   return (int32_t)(mix(h, n) % N_VOCAB);
 }
 
+/* The runs are as FORMAT.md says; each moves its slot's recurrent state on, row after row. */
+static void execute_runs(struct device *d, const uint32_t *b) {
+  const uint32_t *run = b + img_step_run(MAX_ROW), *pos = b + img_step_row_pos(MAX_ROW);
+  const uint32_t *slot = b + img_step_row_slot(MAX_ROW), *tokens = b + img_step_row_token();
+  uint32_t row = 0, seen = 0;
+  assert_true(b[IMG_STEP_N_RUN] <= IMG_MAX_RUN);
+  for (uint32_t i = 0; i < b[IMG_STEP_N_RUN]; i++, run += IMG_RUN_WORDS) {
+    assert_int_equal(run[IMG_RUN_ROW], row);
+    assert_true(run[IMG_RUN_COUNT] > 0 && run[IMG_RUN_COUNT] <= b[IMG_STEP_N_ROW] - row);
+    uint32_t s = slot[row];
+    assert_false(seen >> s & 1);
+    seen |= 1u << s;
+    for (uint32_t k = 0; k < run[IMG_RUN_COUNT]; k++, row++) {
+      assert_true(slot[row] == s && (k == 0 || pos[row] == pos[row - 1] + 1));
+      int32_t token = (int32_t)tokens[row] == IMG_TOKEN_FROM_SLOT ? d->slot_token[s] : (int32_t)tokens[row];
+      d->recurrent[s] = mix(pos[row] ? d->recurrent[s] : 0, (uint32_t)token + pos[row]);
+    }
+  }
+  assert_int_equal(row, b[IMG_STEP_N_ROW]);
+}
+
 static void execute(struct device *d, uint32_t copy) {
   const uint32_t *b = d->block[copy];
   uint32_t *out = d->result[copy];
@@ -60,6 +82,7 @@ static void execute(struct device *d, uint32_t copy) {
                  *slot = b + img_step_row_slot(MAX_ROW), *table = b + img_step_page_table(MAX_ROW);
   assert_int_equal(b[IMG_STEP_PAGE_STRIDE], STRIDE);
   assert_true(b[IMG_STEP_N_ROW] >= 1 && b[IMG_STEP_N_ROW] <= templates[4].n_row);
+  execute_runs(d, b);
   for (uint32_t r = 0; r < b[IMG_STEP_N_ROW]; r++) {
     assert_true(slot[r] < N_SLOT && pos[r] < N_CTX);
     int32_t token = (int32_t)tokens[r] == IMG_TOKEN_FROM_SLOT ? d->slot_token[slot[r]] : (int32_t)tokens[r];
@@ -79,6 +102,9 @@ static void execute(struct device *d, uint32_t copy) {
     }
     int32_t history[N_CTX];
     for (uint32_t p = 0; p <= pos[row]; p++) history[p] = d->kv[table[q * STRIDE + p / PAGE]][p % PAGE];
+    uint32_t all = 0; /* a sequence's recurrent state is of its positions, all of them, and nobody else's */
+    for (uint32_t p = 0; p <= pos[row]; p++) all = mix(all, (uint32_t)history[p] + p);
+    assert_int_equal(d->recurrent[q], all);
     int32_t token = next_token(history, pos[row] + 1, s[IMG_SELECT_SEED_LO]);
     bool stop = false;
     for (uint32_t k = 0; k < b[IMG_STEP_N_STOP]; k++) stop |= token % 40 == (int32_t)b[IMG_STEP_STOP + k];
