@@ -1,12 +1,45 @@
 /* dequant_k.c: the definitions of the K formats: super-blocks of 256 weights with f16 super-scales and small integer
  * scales.
  *
- * Owns: Q4_K, Q5_K, Q6_K. Does not own: the 32-blocks (dequant_block32.c).
- * Source: block_q4_K, block_q5_K, block_q6_K and the packing of their 6-bit scales in ggml-common.h and ggml-quants.c
+ * Owns: Q2_K, Q3_K, Q4_K, Q5_K, Q6_K. Does not own: the 32-blocks (dequant_block32.c).
+ * Source: block_q2_K to block_q6_K and the packing of their 6-bit scales in ggml-common.h and ggml-quants.c
  * (see dequant.h). */
 #include "dequant.h"
 
 enum { N = 256 }; /* weights a super-block */
+
+/* 16 bytes of scales, 64 of quants, d, dmin f16. In each half of 128 weights (32 bytes), weight 32j + k (j 0..3) has
+ * its quant at bits 2j of byte k; a sub-block is 16 weights, with its scale in the low and its minimum in the high
+ * nibble of its byte. w = (d * scale) * q - dmin * minimum. */
+void dequant_q2_k_row(const uint8_t *src, float *dst, uint64_t n_block) {
+  for (uint64_t i = 0; i < n_block; i++, src += 84, dst += N) {
+    float d = dequant_f16(dequant_u16(src + 80)), dmin = dequant_f16(dequant_u16(src + 82));
+    for (int sub = 0; sub < 16; sub++) {
+      const uint8_t *quants = src + 16 + 32 * (sub / 8) + 16 * (sub % 2);
+      float d1 = d * (float)(src[sub] & 15), m1 = dmin * (float)(src[sub] >> 4);
+      for (int k = 0; k < 16; k++) dst[16 * sub + k] = d1 * (float)((quants[k] >> (sub % 8 / 2 * 2)) & 3) - m1;
+    }
+  }
+}
+
+/* 32 bytes of high bits, 64 of quants as in Q2_K, 12 of scales, d f16. Bit j (0..7) of high byte k belongs to weight
+ * 32j + k. The 6-bit scale of 16-weight sub-block i has its low bits in the low (i < 8) or high nibble of byte i % 8,
+ * its high bits at 2 * (i / 4) of byte 8 + i % 4. w = (d * (scale - 32)) * (q - 4). */
+void dequant_q3_k_row(const uint8_t *src, float *dst, uint64_t n_block) {
+  for (uint64_t i = 0; i < n_block; i++, src += 110, dst += N) {
+    const uint8_t *scales = src + 96;
+    float d = dequant_f16(dequant_u16(src + 108));
+    for (int sub = 0; sub < 16; sub++) {
+      const uint8_t *high = src + 16 * (sub % 2), *quants = src + 32 + 32 * (sub / 8) + 16 * (sub % 2);
+      int scale = ((scales[sub % 8] >> (sub / 8 * 4)) & 15) | ((scales[8 + sub % 4] >> (sub / 4 * 2)) & 3) << 4;
+      float d1 = d * (float)(scale - 32);
+      for (int k = 0; k < 16; k++) {
+        int q = ((quants[k] >> (sub % 8 / 2 * 2)) & 3) | ((high[k] >> (sub / 2)) & 1) << 2;
+        dst[16 * sub + k] = d1 * (float)(q - 4);
+      }
+    }
+  }
+}
 
 /* The 6-bit scale and minimum of 32-weight sub-block j (0..7) from the 12 bytes that Q4_K and Q5_K share: sub-blocks
  * 0..3 have theirs in the low six bits of bytes j and 4 + j; sub-blocks 4..7 have four low bits in byte 4 + j (scale

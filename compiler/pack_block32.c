@@ -55,7 +55,7 @@ void pack_q5_0_read_row(const uint8_t *const sub[], float *dst, uint64_t n_block
     float d = dequant_f16(dequant_u16(sub[2] + 2 * i));
     uint8_t q[PACK_UNIT];
     pack_get_nibbles(sub[0] + 16 * i, q);
-    pack_get_high1(sub[1] + 4 * i, q);
+    pack_get_bits1(sub[1] + 4 * i, 4, q);
     for (int e = 0; e < N; e++) dst[e] = (float)(q[e] - 16) * d;
   }
 }
@@ -93,7 +93,7 @@ void pack_q5_1_read_row(const uint8_t *const sub[], float *dst, uint64_t n_block
   for (uint64_t i = 0; i < n_block; i++, dst += N) {
     uint8_t q[PACK_UNIT];
     pack_get_nibbles(sub[0] + 16 * i, q);
-    pack_get_high1(sub[1] + 4 * i, q);
+    pack_get_bits1(sub[1] + 4 * i, 4, q);
     read_scaled(sub[2] + 4 * i, q, dst);
   }
 }

@@ -1,14 +1,84 @@
 /* pack_k.c: planes of the K formats.
  *
- * Owns: Q4_K, Q5_K, Q6_K. Does not own: their definitions (dequant_k.c), strides (pack.c). Formulas: PLANES.md.
- * Invariants: a block has 8 units; unit 2g + h holds elements 64g + 16h .. + 15 in its low nibbles and those 32 further
- * in its high ones. */
+ * Owns: Q2_K, Q3_K, Q4_K, Q5_K, Q6_K. Does not own: their definitions (dequant_k.c), strides (pack.c). Formulas:
+ * PLANES.md. Invariants: a block has 8 units. Of Q2_K and Q3_K, unit u holds elements 32u .. 32u + 31; of the others,
+ * unit 2g + h holds elements 64g + 16h .. + 15 in its low nibbles and those 32 further in its high ones. */
 #include "pack.h"
 
 #include "dequant.h"
 #include "pack_unit.h"
 
 enum { N = 256, N_UNIT = 8 }; /* weights and units a block */
+
+void pack_q2_k_row(const uint8_t *src, uint8_t *const sub[], uint64_t n_block) {
+  for (uint64_t i = 0; i < n_block; i++, src += 84) {
+    pack_put_pairs(src + 16, sub[0] + 64 * i);
+    memcpy(sub[1] + 16 * i, src, 16);
+    memcpy(sub[2] + 4 * i, src + 80, 4);
+  }
+}
+
+void pack_q2_k_read_row(const uint8_t *const sub[], float *dst, uint64_t n_block) {
+  for (uint64_t i = 0; i < n_block; i++) {
+    float d = dequant_f16(dequant_u16(sub[2] + 4 * i)), dmin = dequant_f16(dequant_u16(sub[2] + 4 * i + 2));
+    for (int u = 0; u < N_UNIT; u++, dst += PACK_UNIT) {
+      uint32_t t = dequant_u32(sub[1] + 16 * i + 4 * (u / 2)) >> (16 * (u % 2));
+      float d_low = d * (float)(t & 15), m_low = dmin * (float)((t >> 4) & 15);
+      float d_high = d * (float)((t >> 8) & 15), m_high = dmin * (float)((t >> 12) & 15);
+      uint8_t q[PACK_UNIT] = {0};
+      pack_get_bits2(sub[0] + 64 * i + 8 * u, 0, q);
+      for (int e = 0; e < 16; e++) {
+        dst[e] = d_low * (float)q[e] - m_low;
+        dst[16 + e] = d_high * (float)q[16 + e] - m_high;
+      }
+    }
+  }
+}
+
+/* Deals the 96 bits of sixteen 6-bit scales out anew, four bits of each word a unit: of the first word the low bits of
+ * the units' low scales, of the second those of the high scales, of the third the two high bits of both. */
+static void put_scales_q3_k(uint8_t *dst, const uint8_t *s) {
+  uint32_t word[3] = {0};
+  for (int i = 0; i < 16; i++) {
+    uint32_t low = (s[i % 8] >> (i / 8 * 4)) & 15, high = (s[8 + i % 4] >> (i / 4 * 2)) & 3;
+    word[i % 2] |= low << (i / 2 * 4);
+    word[2] |= high << (2 * i);
+  }
+  for (int w = 0; w < 3; w++) pack_put_u32(dst + 4 * w, word[w]);
+}
+
+void pack_q3_k_row(const uint8_t *src, uint8_t *const sub[], uint64_t n_block) {
+  for (uint64_t i = 0; i < n_block; i++, src += 110) {
+    pack_put_pairs(src + 32, sub[0] + 64 * i);
+    for (int u = 0; u < N_UNIT; u++) { /* bit u of the GGUF's high byte k belongs to element 32u + k */
+      uint32_t word = 0;
+      for (int k = 0; k < 8; k++) word |= ((dequant_u32(src + 4 * k) >> u) & 0x01010101u) << k;
+      pack_put_u32(sub[1] + 32 * i + 4 * u, word);
+    }
+    put_scales_q3_k(sub[2] + 12 * i, src + 96);
+    memcpy(sub[3] + 2 * i, src + 108, 2);
+  }
+}
+
+void pack_q3_k_read_row(const uint8_t *const sub[], float *dst, uint64_t n_block) {
+  for (uint64_t i = 0; i < n_block; i++) {
+    const uint8_t *scales = sub[2] + 12 * i;
+    float d = dequant_f16(dequant_u16(sub[3] + 2 * i));
+    for (int u = 0; u < N_UNIT; u++, dst += PACK_UNIT) {
+      uint32_t a = dequant_u32(scales) >> (4 * u), b = dequant_u32(scales + 4) >> (4 * u),
+               c = dequant_u32(scales + 8) >> (4 * u);
+      float d_low = d * (float)((int)((a & 15) | (c & 3) << 4) - 32);
+      float d_high = d * (float)((int)((b & 15) | (c & 12) << 2) - 32);
+      uint8_t q[PACK_UNIT] = {0};
+      pack_get_bits2(sub[0] + 64 * i + 8 * u, 0, q);
+      pack_get_bits1(sub[1] + 32 * i + 4 * u, 2, q);
+      for (int e = 0; e < 16; e++) {
+        dst[e] = d_low * (float)(q[e] - 4);
+        dst[16 + e] = d_high * (float)(q[16 + e] - 4);
+      }
+    }
+  }
+}
 
 /* First element of the low nibbles of unit u; the high nibbles' are 32 further. */
 static int unit_base(int u) {
@@ -91,7 +161,7 @@ void pack_q5_k_read_row(const uint8_t *const sub[], float *dst, uint64_t n_block
     for (int u = 0; u < N_UNIT; u++) {
       uint8_t q[PACK_UNIT];
       pack_get_nibbles(sub[0] + 128 * i + 16 * u, q);
-      pack_get_high1(sub[1] + 32 * i + 4 * u, q);
+      pack_get_bits1(sub[1] + 32 * i + 4 * u, 4, q);
       read_scaled_unit(sub[2] + 16 * i, q, u, dst);
     }
 }
@@ -132,7 +202,7 @@ void pack_q6_k_read_row(const uint8_t *const sub[], float *dst, uint64_t n_block
       float d_low = d * (float)(int8_t)(t >> (8 * h)), d_high = d * (float)(int8_t)(t >> (8 * h + 16));
       uint8_t q[PACK_UNIT];
       pack_get_nibbles(sub[0] + 128 * i + 16 * u, q);
-      pack_get_high2(sub[1] + 64 * i + 8 * u, q);
+      pack_get_bits2(sub[1] + 64 * i + 8 * u, 4, q);
       for (int e = 0; e < 16; e++) {
         dst[base + e] = d_low * (float)(q[e] - 32);
         dst[base + 32 + e] = d_high * (float)(q[16 + e] - 32);

@@ -44,13 +44,18 @@
 #define FMT_NAME_6 q5_0
 #define FMT_NAME_7 q5_1
 #define FMT_NAME_8 q8_0
+#define FMT_NAME_10 q2_k
+#define FMT_NAME_11 q3_k
 #define FMT_NAME_12 q4_k
 #define FMT_NAME_13 q5_k
 #define FMT_NAME_14 q6_k
 #define FMT_NAME_20 iq4_nl
 #define FMT_NAME_23 iq4_xs
 #define FMT_NAME_30 bf16
+#define FMT_NAME_34 tq1_0
+#define FMT_NAME_35 tq2_0
 #define FMT_NAME_39 mxfp4
+#define FMT_NAME_40 nvfp4
 
 #if FMT_USED(0)
 #include "fmt_f32.glsl"
@@ -73,6 +78,12 @@
 #if FMT_USED(8)
 #include "fmt_q8_0.glsl"
 #endif
+#if FMT_USED(10)
+#include "fmt_q2_k.glsl"
+#endif
+#if FMT_USED(11)
+#include "fmt_q3_k.glsl"
+#endif
 #if FMT_USED(12)
 #include "fmt_q4_k.glsl"
 #endif
@@ -91,8 +102,17 @@
 #if FMT_USED(30)
 #include "fmt_bf16.glsl"
 #endif
+#if FMT_USED(34)
+#include "fmt_tq1_0.glsl"
+#endif
+#if FMT_USED(35)
+#include "fmt_tq2_0.glsl"
+#endif
 #if FMT_USED(39)
 #include "fmt_mxfp4.glsl"
+#endif
+#if FMT_USED(40)
+#include "fmt_nvfp4.glsl"
 #endif
 
 #define DECODE_PASTE2(NAME, WHAT) NAME##_##WHAT

@@ -25,5 +25,7 @@ float plane_f16(uint field, uint64_t address) {
 uint plane_u8(uint field, uint64_t address) {
   return (mem_ld_uint(field, address & ~uint64_t(3)) >> (8 * (uint(address) & 3u))) & 255u;
 }
+/* Two bits of four elements: of words with one run of 16 each (PLANES.md, "Two bits"). */
+uint bits2(uint word, uint k) { return (word >> (2 * k)) & 0x03030303u; }
 /* First element of a unit of a 256-block. */
 uint unit_base_256(uint u) { return (u >> 1) * 64 + (u & 1) * 16; }

@@ -68,6 +68,21 @@ static void random_block(struct oracle_rng *rng, const struct format *f, uint8_t
   case 13:
     memcpy(block, d, 4);
     break;
+  case 10:
+    memcpy(block + 80, d, 4);
+    break;
+  case 11:
+    memcpy(block + 108, d, 2);
+    break;
+  case 34:
+    memcpy(block + 52, d, 2);
+    break;
+  case 35:
+    memcpy(block + 64, d, 2);
+    break;
+  case 40: /* eight-bit floats of four exponents */
+    for (int i = 0; i < 4; i++) block[i] = (uint8_t)((block[i] & 31) + 24);
+    break;
   case 14:
     memcpy(block + 208, d, 2);
     break;

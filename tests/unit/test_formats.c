@@ -219,6 +219,63 @@ static void test_q6_k_definition(void **state) {
   for (int e = 0; e < 256; e++) assert_true(w[e] == 0.25f * (float)(scale[e / 16] * (quant[e] - 32)));
 }
 
+static void test_q2_k_q3_k_definitions(void **state) {
+  (void)state;
+  uint8_t q2[84] = {0}, q3[110] = {0};
+  int scale[16], minimum[16], quant[256];
+  q2[81] = 0x38, q2[83] = 0x34; /* d = 0.5, dmin = 0.25 */
+  q3[109] = 0x38;
+  for (int i = 0; i < 16; i++) {
+    scale[i] = (i * 29 + 5) % 64;
+    minimum[i] = (i * 7 + 3) % 16;
+    q2[i] = (uint8_t)((scale[i] & 15) | minimum[i] << 4);
+    q3[96 + i % 8] |= (uint8_t)((scale[i] & 15) << (i < 8 ? 0 : 4));
+    q3[104 + i % 4] |= (uint8_t)((scale[i] >> 4) << (i / 4 * 2));
+  }
+  for (int e = 0; e < 256; e++) { /* each half of 128: four quarters at two bits of the same 32 bytes */
+    int half = e / 128, quarter = e / 32 % 4, k = e % 32;
+    quant[e] = (e * 5 + e / 16) % 8;
+    q2[16 + 32 * half + k] |= (uint8_t)((quant[e] & 3) << (2 * quarter));
+    q3[32 + 32 * half + k] |= (uint8_t)((quant[e] & 3) << (2 * quarter));
+    q3[k] |= (uint8_t)((quant[e] >> 2) << (e / 32));
+  }
+  float w2[256], w3[256];
+  dequant_row(format_find(FORMAT_Q2_K), q2, w2, 256);
+  dequant_row(format_find(FORMAT_Q3_K), q3, w3, 256);
+  for (int e = 0; e < 256; e++) {
+    int i = e / 16;
+    assert_true(w2[e] == 0.5f * (float)((scale[i] & 15) * (quant[e] & 3)) - 0.25f * (float)minimum[i]);
+    assert_true(w3[e] == 0.5f * (float)((scale[i] - 32) * (quant[e] - 4)));
+  }
+}
+
+static void test_ternary_definitions(void **state) {
+  (void)state;
+  int digit[256];
+  uint8_t tq1[54] = {0}, tq2[66] = {0};
+  tq1[53] = 0x38, tq2[65] = 0x38; /* d = 0.5 */
+  for (int e = 0; e < 256; e++) {
+    digit[e] = (e * 7 + e / 5) % 3;
+    tq2[32 * (e / 128) + e % 32] |= (uint8_t)(digit[e] << (e / 32 % 4 * 2));
+  }
+  for (int byte = 0; byte < 52;
+       byte++) { /* five digits, the first most significant, as a fraction of 256, rounded up */
+    int value = 0;
+    for (int n = 0; n < 5; n++) {
+      int e = byte < 32 ? 32 * n + byte : byte < 48 ? 160 + 16 * n + byte - 32 : n < 4 ? 240 + 4 * n + byte - 48 : -1;
+      value = 3 * value + (e < 0 ? 0 : digit[e]);
+    }
+    tq1[byte] = (uint8_t)((value * 256 + 242) / 243);
+  }
+  float w1[256], w2[256];
+  dequant_row(format_find(FORMAT_TQ1_0), tq1, w1, 256);
+  dequant_row(format_find(FORMAT_TQ2_0), tq2, w2, 256);
+  for (int e = 0; e < 256; e++) {
+    assert_true(w1[e] == 0.5f * (float)(digit[e] - 1));
+    assert_true(w2[e] == 0.5f * (float)(digit[e] - 1));
+  }
+}
+
 static void test_iq4_definitions(void **state) {
   (void)state;
   static const float value[16] = {-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113};
@@ -260,6 +317,21 @@ static void test_fp4_definitions(void **state) {
   dequant_row(format_find(FORMAT_MXFP4), block, w, 32);
   assert_true(w[0] == 0 && w[8] == 0 && w[1] == 0x1p127f && w[9] == -0x1p127f && w[7] == HUGE_VALF &&
               w[15] == -HUGE_VALF);
+
+  uint8_t nv[36];
+  float y[64];
+  for (int j = 0; j < 4; j++)
+    for (int k = 0; k < 8; k++) nv[4 + 8 * j + k] = (uint8_t)(k | (k + 8) << 4);
+  for (int e = 0; e < 128;
+       e++) { /* UE4M3: bias 7, denormals at exponent 0; 127 is zero, and bit 7 counts for nothing */
+    double scale = e == 127 ? 0 : e < 8 ? ldexp(e, -9) : ldexp(8 + e % 8, e / 8 - 10);
+    nv[0] = nv[2] = (uint8_t)e, nv[1] = 0, nv[3] = (uint8_t)(e == 127 ? e : e + 128);
+    dequant_row(format_find(FORMAT_NVFP4), nv, y, 64);
+    for (int q = 0; q < 16; q++) {
+      float want = (float)((double)value[q] * scale);
+      assert_true(y[q] == want && y[16 + q] == 0 && y[32 + q] == want && y[48 + q] == want);
+    }
+  }
 }
 
 /* ---- Layouts ---- */
@@ -310,8 +382,16 @@ static uint32_t f16_place(const struct format *f) {
   case FORMAT_Q4_K:
   case FORMAT_Q5_K:
     return 2 * (uint32_t)(random_next() % 2);
+  case FORMAT_Q2_K:
+    return 80 + 2 * (uint32_t)(random_next() % 2);
+  case FORMAT_Q3_K:
+    return 108;
   case FORMAT_Q6_K:
     return 208;
+  case FORMAT_TQ1_0:
+    return 52;
+  case FORMAT_TQ2_0:
+    return 64;
   default:
     return 0;
   }
@@ -431,6 +511,8 @@ int main(void) {
       cmocka_unit_test(test_block32_definitions),
       cmocka_unit_test(test_k_definitions),
       cmocka_unit_test(test_q6_k_definition),
+      cmocka_unit_test(test_q2_k_q3_k_definitions),
+      cmocka_unit_test(test_ternary_definitions),
       cmocka_unit_test(test_iq4_definitions),
       cmocka_unit_test(test_fp4_definitions),
       cmocka_unit_test(test_layout_numbers),
