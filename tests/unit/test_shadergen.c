@@ -136,8 +136,8 @@ static void test_bad_requests(void **state) {
   r = defaults(KERNEL_GEMV, 12);
   r.param[1].value = 256.5;
   expect(&r, MOE_USAGE, "N_IN is 256.5");
-  r = defaults(KERNEL_GEMV, 10);
-  expect(&r, MOE_DECLINED, "no decoder for format number 10");
+  r = defaults(KERNEL_GEMV, 41);
+  expect(&r, MOE_DECLINED, "no decoder for format number 41");
   r = defaults(KERNEL_NORM, 0);
   r.param[kernel_param_index(kernel_get(KERNEL_NORM), "EPS")].value = NAN;
   expect(&r, MOE_USAGE, "EPS is not a finite binary32");
