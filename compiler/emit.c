@@ -12,6 +12,7 @@
 #include "progress.h"
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -44,6 +45,7 @@ struct emit {
   /* The source's hash is made beside all else. */
   pthread_t hasher;
   bool hashing;
+  atomic_bool failed; /* the hash need not be finished */
   uint8_t hash[GGUF_HASH_BYTES];
   struct moe_error hash_err;
   enum moe_code hash_code;
@@ -74,16 +76,18 @@ static enum moe_code emit_plan(struct emit *e, struct moe_error *err) {
   return code;
 }
 
-static void emit_hash_progress(void *context, uint64_t done, uint64_t total) {
+static bool emit_hash_progress(void *context, uint64_t done, uint64_t total) {
   (void)total;
   static _Thread_local uint64_t counted;
-  progress_add(context, done - counted);
+  struct emit *e = context;
+  progress_add(e->progress, done - counted);
   counted = done;
+  return !atomic_load(&e->failed);
 }
 
 static void *emit_hash_main(void *argument) {
   struct emit *e = argument;
-  e->hash_code = gguf_hash(e->gguf, e->hash, emit_hash_progress, e->progress, &e->hash_err);
+  e->hash_code = gguf_hash(e->gguf, e->hash, emit_hash_progress, e, &e->hash_err);
   return NULL;
 }
 
@@ -156,11 +160,13 @@ static enum moe_code emit_graph(struct emit *e, const char *output, struct moe_e
   if (code || e->options->dump_plan) return code ? code : emit_dump(e);
   code = parallel_create((unsigned)e->options->n_thread, &e->pool, err);
   if (!code) code = img_writer_create(output, &e->writer, err);
+  if (!code) code = img_writer_need(e->writer, e->plan.planes_bytes + e->plan.table_bytes + e->tokenizer_bytes, err);
   if (code) return code;
   e->progress = progress_create(e->options->quiet, gguf_file_bytes(e->gguf) + 2 * e->plan.planes_bytes);
   code = emit_make(e, err);
   if (!code) code = emit_hash_start(e, err);
   if (!code) code = emit_write(e, err);
+  atomic_store(&e->failed, code != MOE_OK);
   return code;
 }
 

@@ -45,6 +45,10 @@ static void emit_write_item(void *context, uint64_t item, unsigned thread) {
   struct emit_group *g = context;
   uint64_t at = item * EMIT_WRITE_BYTES, n = g->bytes - at < EMIT_WRITE_BYTES ? g->bytes - at : EMIT_WRITE_BYTES;
   struct moe_error err = {0};
+  pthread_mutex_lock(&g->mutex);
+  bool failed = g->code != MOE_OK; /* a full disk: nothing after the first failed write */
+  pthread_mutex_unlock(&g->mutex);
+  if (failed) return;
   uint64_t offset = g->plane->offset + g->first_mat * g->plane->layout.mat_stride + at;
   enum moe_code code = img_writer_at(g->writer, offset, g->buffer + at, n, &err);
   progress_add(g->progress, n);

@@ -36,18 +36,13 @@ static const struct option_table moec_inspect_table =
 static const struct option_table moec_oracle_table = MOEC_TABLE(
     "moec oracle", "runs a model in double precision on the CPU: greedy tokens to compare with", moec_oracle_rows);
 
-/* Each verb: parses argv by its table, then runs. *helped: only the help was printed. */
+/* Each verb: parses argv by its table, then runs. *path: NULL when only the help was printed. */
 static enum moe_code moec_parse(const struct option_table *table, int argc, char **argv, void *options,
                                 const char **path, struct moe_error *err) {
   struct option_result result;
-  enum moe_code code = options_parse(table, argc, argv, options, &result, err);
-  *path = NULL;
-  if (code) return code;
-  if (result.help)
-    options_print_help(table, stdout);
-  else
-    *path = result.positional[0];
-  return MOE_OK;
+  enum moe_code code = options_command(table, argc, argv, options, &result, err);
+  *path = code || result.help ? NULL : result.positional[0];
+  return code;
 }
 
 static enum moe_code moec_verb_inspect(int argc, char **argv, struct moe_error *err) {

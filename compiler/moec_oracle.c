@@ -11,7 +11,7 @@
 /* *ids (give to free) from a file that holds a JSON array of integers. */
 static enum moe_code moec_read_ids(const char *path, uint32_t **ids, uint32_t *n, struct moe_error *err) {
   json_error_t where;
-  if (!path) return moe_fail(err, MOE_USAGE, "moec oracle: --ids FILE is needed: a JSON array of token ids");
+  if (!path) return moe_fail(err, MOE_USAGE, "--ids FILE is needed: a JSON array of token ids");
   json_t *array = json_load_file(path, 0, &where);
   if (!array) return moe_fail(err, MOE_USAGE, "--ids %s: line %d: %s", path, where.line, where.text);
   size_t count = json_array_size(array);

@@ -163,12 +163,13 @@ void gguf_release_range(const struct gguf *g, const void *data, uint64_t bytes);
 
 /* ---- Source hash ---- */
 
-/* Called between chunks with the bytes done so far; may be NULL. */
-typedef void (*gguf_progress_fn)(void *context, uint64_t done, uint64_t total);
+/* Called between chunks with the bytes done so far; may be NULL. Returns false to stop. */
+typedef bool (*gguf_progress_fn)(void *context, uint64_t done, uint64_t total);
 
 /* hash = BLAKE2b-256 of the whole file (what `b2sum -l 256` prints), or of all parts one after another in their order
  * (`cat STEM-*-of-*.gguf | b2sum -l 256`). Reads in order by its own descriptors, 1 MiB of memory; may run in a thread
- * of its own beside everything else. Errors: MOE_FAILED on I/O errors or when a file has shrunk. */
+ * of its own beside everything else. Errors: MOE_FAILED on I/O errors, when a file has shrunk, or when it was stopped.
+ */
 enum moe_code gguf_hash(const struct gguf *g, uint8_t hash[GGUF_HASH_BYTES], gguf_progress_fn progress, void *context,
                         struct moe_error *err);
 

@@ -80,7 +80,8 @@ static enum moe_code hash_file(const struct gguf *g, crypto_generichash_state *h
     crypto_generichash_update(hash, buffer, (unsigned long long)n);
     done += (uint64_t)n;
     progress->done += (uint64_t)n;
-    if (progress->call != NULL) progress->call(progress->context, progress->done, progress->total);
+    if (progress->call != NULL && !progress->call(progress->context, progress->done, progress->total))
+      return moe_fail(err, MOE_FAILED, "%.300s: hashing was stopped at byte %ju", g->path, (uintmax_t)done);
   }
   return MOE_OK;
 }

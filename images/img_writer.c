@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include "img_hash.h"
@@ -35,10 +36,20 @@ static char *hidden_name(const struct img_writer *w) {
   return name;
 }
 
+/* Names of the process's descriptors: an unnamed file gets its name through them. */
+static void self_path(const struct img_writer *w, char path[64]) {
+  snprintf(path, 64, "/proc/self/fd/%d", w->fd);
+}
+
 static enum moe_code open_file(struct img_writer *w, struct moe_error *err) {
+  char self[64];
   w->fd = open(w->folder, O_TMPFILE | O_RDWR | O_CLOEXEC, 0666);
-  if (w->fd >= 0) return MOE_OK;
-  if (errno == EOPNOTSUPP || errno == EISDIR || errno == EINVAL) { /* a file system without unnamed files */
+  self_path(w, self);
+  if (w->fd >= 0 && !access(self, F_OK)) return MOE_OK;
+  bool no_proc = w->fd >= 0;
+  if (no_proc) close(w->fd);
+  if (no_proc || errno == EOPNOTSUPP || errno == EISDIR ||
+      errno == EINVAL) { /* or a file system without unnamed files */
     w->temporary = hidden_name(w);
     if (!w->temporary) return moe_fail(err, MOE_FAILED, "out of memory");
     unlink(w->temporary); /* what a killed process of this number left; never through somebody's link */
@@ -66,6 +77,17 @@ enum moe_code img_writer_create(const char *path, struct img_writer **writer, st
   }
   *writer = w;
   return MOE_OK;
+}
+
+enum moe_code img_writer_need(const struct img_writer *w, uint64_t bytes, struct moe_error *err) {
+  struct statvfs st;
+  if (fstatvfs(w->fd, &st)) return MOE_OK; /* the writes will tell */
+  uint64_t available;
+  if (!moe_mul(st.f_bavail, st.f_frsize, &available) || available >= bytes) return MOE_OK;
+  return moe_fail(err, MOE_FAILED,
+                  "%s: the image needs %llu bytes, the file system of folder %s has %llu free; make room, or name "
+                  "another output",
+                  w->path, (unsigned long long)bytes, w->folder, (unsigned long long)available);
 }
 
 void img_writer_destroy(struct img_writer *w) {
@@ -147,7 +169,7 @@ static enum moe_code write_header(struct img_writer *w, struct moe_error *err) {
 static enum moe_code publish(struct img_writer *w, struct moe_error *err) {
   if (!w->temporary) {
     char self[64];
-    snprintf(self, sizeof self, "/proc/self/fd/%d", w->fd);
+    self_path(w, self);
     if (!linkat(AT_FDCWD, self, AT_FDCWD, w->path, AT_SYMLINK_FOLLOW)) return MOE_OK;
     if (errno != EEXIST)
       return moe_fail(err, MOE_FAILED, "%s: cannot name the finished file: %s", w->path, strerror(errno));

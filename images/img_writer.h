@@ -14,6 +14,9 @@ struct img_writer;
 /* Starts an image that will be published as `path`. Errors: MOE_FAILED (no such folder, no permission). */
 enum moe_code img_writer_create(const char *path, struct img_writer **writer, struct moe_error *err);
 
+/* Fails when the output's file system has not `bytes` free, with both numbers. */
+enum moe_code img_writer_need(const struct img_writer *writer, uint64_t bytes, struct moe_error *err);
+
 /* Drops what is not published; NULL is fine. */
 void img_writer_destroy(struct img_writer *writer);
 

@@ -50,9 +50,9 @@ static enum moe_code options_unknown(const struct option_table *table, const cha
     }
   }
   if (best)
-    return moe_fail(err, MOE_USAGE, "%s: unknown option %s; did you mean %s? (--help lists all)", table->command, found,
-                    best);
-  return moe_fail(err, MOE_USAGE, "%s: unknown option %s (--help lists all)", table->command, found);
+    return moe_fail(err, MOE_USAGE, "unknown option %s; did you mean %s? (%s --help lists all)", found, best,
+                    table->command);
+  return moe_fail(err, MOE_USAGE, "unknown option %s (%s --help lists all)", found, table->command);
 }
 
 /* Whether `word` is one of the words of "a|b|c". */
@@ -66,15 +66,14 @@ static bool options_among(const char *choices, const char *word) {
   return false;
 }
 
-static enum moe_code options_out_of_range(const struct option_table *table, const struct option_row *row,
-                                          const char *value, struct moe_error *err) {
-  return moe_fail(err, MOE_USAGE, "%s: %s %s is out of range; allowed: %.15g to %.15g", table->command, row->name,
-                  value, row->min, row->max);
+static enum moe_code options_out_of_range(const struct option_row *row, const char *value, struct moe_error *err) {
+  return moe_fail(err, MOE_USAGE, "%s %s is out of range; allowed: %.15g to %.15g", row->name, value, row->min,
+                  row->max);
 }
 
 /* Stores one value text into the row's field. */
-static enum moe_code options_store(const struct option_table *table, const struct option_row *row, const char *value,
-                                   void *target, struct moe_error *err) {
+static enum moe_code options_store(const struct option_row *row, const char *value, void *target,
+                                   struct moe_error *err) {
   void *field = (char *)target + row->offset;
   char *end = NULL;
   errno = 0;
@@ -83,35 +82,32 @@ static enum moe_code options_store(const struct option_table *table, const struc
     *(bool *)field = true;
     return MOE_OK;
   case OPTION_STRING:
-    if (!*value)
-      return moe_fail(err, MOE_USAGE, "%s: %s needs a value (%s), found ''", table->command, row->name, row->arg);
+    if (!*value) return moe_fail(err, MOE_USAGE, "%s needs a value (%s), found ''", row->name, row->arg);
     *(const char **)field = value;
     return MOE_OK;
   case OPTION_CHOICE:
     if (!options_among(row->arg, value))
-      return moe_fail(err, MOE_USAGE, "%s: %s '%s' is unknown; allowed: %s", table->command, row->name, value,
-                      row->arg);
+      return moe_fail(err, MOE_USAGE, "%s '%s' is unknown; allowed: %s", row->name, value, row->arg);
     *(const char **)field = value;
     return MOE_OK;
   case OPTION_INT: {
     long long number = strtoll(value, &end, 10);
-    if (end == value || *end)
-      return moe_fail(err, MOE_USAGE, "%s: %s '%s' is not a whole number", table->command, row->name, value);
+    if (end == value || *end) return moe_fail(err, MOE_USAGE, "%s '%s' is not a whole number", row->name, value);
     if (errno == ERANGE || (double)number < row->min || (double)number > row->max)
-      return options_out_of_range(table, row, value, err);
+      return options_out_of_range(row, value, err);
     *(int64_t *)field = number;
     return MOE_OK;
   }
   case OPTION_FLOAT: {
     double number = strtod(value, &end);
     if (end == value || *end || isnan(number))
-      return moe_fail(err, MOE_USAGE, "%s: %s '%s' is not a number", table->command, row->name, value);
-    if (number < row->min || number > row->max) return options_out_of_range(table, row, value, err);
+      return moe_fail(err, MOE_USAGE, "%s '%s' is not a number", row->name, value);
+    if (number < row->min || number > row->max) return options_out_of_range(row, value, err);
     *(double *)field = number;
     return MOE_OK;
   }
   }
-  return moe_fail(err, MOE_USAGE, "%s: %s: broken option table", table->command, row->name);
+  return moe_fail(err, MOE_USAGE, "%s: broken option table", row->name);
 }
 
 static enum moe_code options_set_defaults(const struct option_table *table, void *target, struct moe_error *err) {
@@ -121,7 +117,7 @@ static enum moe_code options_set_defaults(const struct option_table *table, void
     if (row->kind == OPTION_FLAG)
       *(bool *)field = false;
     else if (row->default_text) {
-      enum moe_code code = options_store(table, row, row->default_text, target, err);
+      enum moe_code code = options_store(row, row->default_text, target, err);
       if (code) return code;
     } else if (row->kind == OPTION_INT)
       *(int64_t *)field = 0;
@@ -142,18 +138,16 @@ static enum moe_code options_take(const struct option_table *table, int argc, ch
   if (!row) return options_unknown(table, word, length, err);
   bool attached = word[length] == '=';
   if (row->kind == OPTION_FLAG) {
-    if (attached) return moe_fail(err, MOE_USAGE, "%s: %s takes no value", table->command, row->name);
-    return options_store(table, row, "", target, err);
+    if (attached) return moe_fail(err, MOE_USAGE, "%s takes no value", row->name);
+    return options_store(row, "", target, err);
   }
-  if (attached) return options_store(table, row, word + length + 1, target, err);
-  if (*at + 1 >= argc)
-    return moe_fail(err, MOE_USAGE, "%s: %s needs a value (%s)", table->command, row->name, row->arg);
+  if (attached) return options_store(row, word + length + 1, target, err);
+  if (*at + 1 >= argc) return moe_fail(err, MOE_USAGE, "%s needs a value (%s)", row->name, row->arg);
   const char *value = argv[*at + 1];
   if (options_find(table, value, strcspn(value, "=")))
-    return moe_fail(err, MOE_USAGE, "%s: %s needs a value (%s), found the option %s", table->command, row->name,
-                    row->arg, value);
+    return moe_fail(err, MOE_USAGE, "%s needs a value (%s), found the option %s", row->name, row->arg, value);
   ++*at;
-  return options_store(table, row, value, target, err);
+  return options_store(row, value, target, err);
 }
 
 enum moe_code options_parse(const struct option_table *table, int argc, char *const *argv, void *target,
@@ -172,16 +166,23 @@ enum moe_code options_parse(const struct option_table *table, int argc, char *co
     } else if (!only_positionals && word[0] == '-' && word[1]) {
       if ((code = options_take(table, argc, argv, &i, target, err))) return code;
     } else if (result->n_positional >= table->max_positional) {
-      return moe_fail(err, MOE_USAGE, "%s: unexpected argument '%s'; usage: %s %s", table->command, word,
-                      table->command, table->positionals);
+      return moe_fail(err, MOE_USAGE, "unexpected argument '%s'; usage: %s %s", word, table->command,
+                      table->positionals);
     } else {
       result->positional[result->n_positional++] = word;
     }
   }
   if (result->n_positional < table->min_positional)
-    return moe_fail(err, MOE_USAGE, "%s: missing argument; usage: %s %s (--help lists the options)", table->command,
-                    table->command, table->positionals);
+    return moe_fail(err, MOE_USAGE, "missing argument; usage: %s %s (--help lists the options)", table->command,
+                    table->positionals);
   return MOE_OK;
+}
+
+enum moe_code options_command(const struct option_table *table, int argc, char *const *argv, void *target,
+                              struct option_result *result, struct moe_error *err) {
+  enum moe_code code = options_parse(table, argc, argv, target, result, err);
+  if (!code && result->help) options_print_help(table, stdout);
+  return code;
 }
 
 /* "--port P, -p P" of one row. */

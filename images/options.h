@@ -83,9 +83,15 @@ struct option_result {
 /* Sets every field of target to its row's default, then applies argv[0..argc) (without program name and verb).
  * Takes "--name value", "--name=value", aliases, "--" before positionals that begin with a dash, and --help or -h.
  * Errors: MOE_USAGE: unknown option (with the nearest known one), missing or unwanted value, not a number, out of range
- * (found, allowed), too few or too many positionals. */
+ * (found, allowed), too few or too many positionals. Messages do not begin with the command: the programs print their
+ * name. */
 enum moe_code options_parse(const struct option_table *table, int argc, char *const *argv, void *target,
                             struct option_result *result, struct moe_error *err);
+
+/* The same for a whole command line: --help prints the help to standard output; with result->help the caller is done.
+ */
+enum moe_code options_command(const struct option_table *table, int argc, char *const *argv, void *target,
+                              struct option_result *result, struct moe_error *err);
 
 /* Prints usage, summary and one line an option with default and range. */
 void options_print_help(const struct option_table *table, FILE *out);

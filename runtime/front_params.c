@@ -358,12 +358,45 @@ static bool front_read_body(struct front_params *params, const json_t *body, con
          front_settle(params, &values, defaults, error);
 }
 
+/* A seed from 2^63 to 2^64 - 1, which JSON integers here do not hold (jansson's are int64_t): its digits, from `digits`
+ * on, are replaced by those of the same 64 bits as a negative number. -1 means random, so 2^64 - 1 becomes -2.
+ * Returns the new body, which the caller frees; NULL when what jansson could not hold is no such seed. */
+static char *front_signed_seed(const char *body, size_t bytes, size_t digits, size_t *new_bytes) {
+  static const char key[] = "\"seed\"";
+  size_t end = digits, before = digits;
+  uint64_t seed = 0;
+  for (; end < bytes && body[end] >= '0' && body[end] <= '9'; end++)
+    if (__builtin_mul_overflow(seed, 10, &seed) || __builtin_add_overflow(seed, (uint64_t)(body[end] - '0'), &seed))
+      return NULL;
+  while (before > 0 && strchr(" \t\r\n:", body[before - 1])) before--;
+  if (end == digits || before < sizeof key - 1 || memcmp(body + before - (sizeof key - 1), key, sizeof key - 1))
+    return NULL;
+  char *text = NULL;
+  int64_t negative = seed == UINT64_MAX ? -2 : (int64_t)seed;
+  int n = asprintf(&text, "%.*s%" PRId64 "%.*s", (int)digits, body, negative, (int)(bytes - end), body + end);
+  *new_bytes = n < 0 ? 0 : (size_t)n;
+  return n < 0 ? NULL : text;
+}
+
+/* The body as JSON; NULL and *where when it is none. */
+static json_t *front_load(const char *body, size_t bytes, json_error_t *where) {
+  json_t *root = json_loadb(body, bytes, 0, where);
+  if (root || json_error_code(where) != json_error_numeric_overflow || memchr(body, 0, bytes)) return root;
+  size_t digits = where->position > 0 && (size_t)where->position <= bytes ? (size_t)where->position : 0;
+  while (digits > 0 && body[digits - 1] >= '0' && body[digits - 1] <= '9') digits--;
+  size_t new_bytes = 0;
+  char *text = front_signed_seed(body, bytes, digits, &new_bytes);
+  if (text) root = json_loadb(text, new_bytes, 0, where);
+  free(text);
+  return root;
+}
+
 bool front_params_parse(struct front_params *params, bool chat, const char *body, size_t bytes,
                         const struct front_defaults *defaults, uint32_t n_vocab, struct front_error *error) {
   memset(params, 0, sizeof *params);
   params->chat = chat;
   json_error_t where;
-  json_t *root = json_loadb(body, bytes, 0, &where);
+  json_t *root = front_load(body, bytes, &where);
   if (!root) {
     return front_fail(error, 400, "invalid_json", NULL, "the request's body is not valid JSON: line %d, column %d: %s",
                       where.line, where.column, where.text);

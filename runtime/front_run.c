@@ -218,13 +218,10 @@ enum moe_code front_run(int argc, char *const *argv, struct moe_error *err) {
   struct serve_options options;
   struct option_result result;
   struct front_image *image = NULL;
-  enum moe_code code = options_parse(&front_run_table, argc, argv, &options, &result, err);
-  if (!code && result.help) {
-    options_print_help(&front_run_table, stdout);
-    return MOE_OK;
-  }
+  enum moe_code code = options_command(&front_run_table, argc, argv, &options, &result, err);
+  if (code || result.help) return code;
   const char *path = result.positional[0];
-  if (!code) code = front_image_open(path, options.alias, &image, err);
+  code = front_image_open(path, options.alias, &image, err);
   if (!code) code = front_run_serve(path, front_image_get_model(image), &options, err);
   front_image_close(image);
   return code;

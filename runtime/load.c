@@ -18,16 +18,22 @@ enum img_tier load_tier(const char *name) {
   return IMG_N_TIER;
 }
 
-enum moe_code load_image(const char *path, struct load *load, struct moe_error *err) {
+enum moe_code load_map(const char *path, struct load *load, struct moe_error *err) {
   memset(load, 0, sizeof *load);
   enum moe_code code = img_open(path, &load->image, err);
-  if (code) {
-    load->image.map = NULL;
-    return code;
-  }
-  code = img_check(&load->image, &load->view, err);
+  if (code) load->image.map = NULL;
+  return code;
+}
+
+enum moe_code load_check(struct load *load, struct moe_error *err) {
+  enum moe_code code = img_check(&load->image, &load->view, err);
   if (!code) code = img_hazard_check(&load->view.templates, &load->view.modules, err);
   return code;
+}
+
+enum moe_code load_image(const char *path, struct load *load, struct moe_error *err) {
+  enum moe_code code = load_map(path, load, err);
+  return code ? code : load_check(load, err);
 }
 
 void load_close(struct load *load) {

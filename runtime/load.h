@@ -25,8 +25,11 @@ struct load {
   uint32_t n_template;
 };
 
-/* Opens and checks an image alone (for inspect). load: release with load_close, also after an error.
- * Errors: MOE_FAILED, the section, index and field named. */
+/* Opens an image alone, then checks it (for inspect and verify, which compares hashes in between). load: release with
+ * load_close, also after an error. Errors: MOE_FAILED, the section, index and field named. */
+enum moe_code load_map(const char *path, struct load *load, struct moe_error *err);
+enum moe_code load_check(struct load *load, struct moe_error *err);
+/* Both. */
 enum moe_code load_image(const char *path, struct load *load, struct moe_error *err);
 
 /* The same, and chooses device and tier, and plans. options: image_path, device, n_ctx, n_slot, tier are read.

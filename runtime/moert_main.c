@@ -54,7 +54,7 @@ int main(int argc, char **argv) {
   if (!found && !strcmp(name, "engine"))
     code = engine_process_run(argc - 2, argv + 2, &err);
   else if (!found && access(name, F_OK) && name[0] != '-' && !strpbrk(name, "./"))
-    code = moe_fail(&err, MOE_USAGE, "moert: '%s' is neither a verb (moert --help lists them) nor an image", name);
+    code = moe_fail(&err, MOE_USAGE, "'%s' is neither a verb (moert --help lists them) nor an image", name);
   else if (!found)
     code = front_run(argc - 1, argv + 1, &err);
   if (!code) code = verbs_flush(&err);

@@ -61,8 +61,8 @@ static enum moe_code bench_parse_list(const char *name, const char *text, uint32
     char *end;
     unsigned long value = strtoul(at, &end, 10);
     if (end == at || (*end && *end != ',') || value > max || list->n == BENCH_MAX_LIST)
-      return moe_fail(err, MOE_USAGE, "moert bench: %s %s: needs up to %d numbers of at most %u with commas between",
-                      name, text, BENCH_MAX_LIST, max);
+      return moe_fail(err, MOE_USAGE, "%s %s: needs up to %d numbers of at most %u with commas between", name, text,
+                      BENCH_MAX_LIST, max);
     list->value[list->n++] = (uint32_t)value;
     at = *end ? end + 1 : end;
   }
@@ -262,8 +262,7 @@ static enum moe_code bench_lists(const struct bench_options *o, struct bench_lis
   if (!code) code = bench_parse_list("-b", o->batch, BENCH_MAX_BATCH, &lists[2], err);
   if (!code) code = bench_parse_list("-d", o->depth, 1 << 24, &lists[3], err);
   for (uint32_t i = 0; i < lists[2].n && !code; i++)
-    if (!lists[2].value[i])
-      code = moe_fail(err, MOE_USAGE, "moert bench: -b %s: allowed 1 to %d", o->batch, BENCH_MAX_BATCH);
+    if (!lists[2].value[i]) code = moe_fail(err, MOE_USAGE, "-b %s: allowed 1 to %d", o->batch, BENCH_MAX_BATCH);
   return code;
 }
 
@@ -279,14 +278,13 @@ enum moe_code verb_bench(int argc, char *const *argv, struct moe_error *err) {
   if (!b) return moe_fail(err, MOE_FAILED, "out of memory");
   struct option_result r;
   struct bench_list lists[4];
-  enum moe_code code = options_parse(&table, argc, argv, &b->o, &r, err);
-  if (!code && r.help) {
-    options_print_help(&table, stdout);
+  enum moe_code code = options_command(&table, argc, argv, &b->o, &r, err);
+  if (code || r.help) {
     free(b);
-    return MOE_OK;
+    return code;
   }
   b->path = r.positional[0];
-  if (!code) code = bench_lists(&b->o, lists, err);
+  code = bench_lists(&b->o, lists, err);
   if (!code) code = bench_open(b, lists, err);
   json_t *array = !code && !strcmp(b->o.output, "json") ? json_array() : NULL;
   if (!code) code = bench_all(b, lists, array, err);

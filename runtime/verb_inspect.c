@@ -25,12 +25,8 @@ enum moe_code verb_inspect(int argc, char *const *argv, struct moe_error *err) {
                                             .n_row = sizeof inspect_rows / sizeof *inspect_rows};
   struct inspect_options o;
   struct option_result r;
-  enum moe_code code = options_parse(&table, argc, argv, &o, &r, err);
-  if (code) return code;
-  if (r.help) {
-    options_print_help(&table, stdout);
-    return MOE_OK;
-  }
+  enum moe_code code = options_command(&table, argc, argv, &o, &r, err);
+  if (code || r.help) return code;
   struct load load;
   code = load_image(r.positional[0], &load, err);
   if (!code) {

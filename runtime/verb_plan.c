@@ -46,12 +46,8 @@ enum moe_code verb_plan(int argc, char *const *argv, struct moe_error *err) {
                                             .n_row = sizeof plan_rows / sizeof *plan_rows};
   struct plan_options o;
   struct option_result r;
-  enum moe_code code = options_parse(&table, argc, argv, &o, &r, err);
-  if (code) return code;
-  if (r.help) {
-    options_print_help(&table, stdout);
-    return MOE_OK;
-  }
+  enum moe_code code = options_command(&table, argc, argv, &o, &r, err);
+  if (code || r.help) return code;
   const struct engine_options engine = {.image_path = r.positional[0],
                                         .device = o.device,
                                         .n_ctx = (uint32_t)o.n_ctx,

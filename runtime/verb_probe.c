@@ -100,12 +100,8 @@ enum moe_code verb_probe(int argc, char *const *argv, struct moe_error *err) {
                                             .n_row = sizeof probe_rows / sizeof *probe_rows};
   struct probe_options o;
   struct option_result r;
-  enum moe_code code = options_parse(&table, argc, argv, &o, &r, err);
-  if (code) return code;
-  if (r.help) {
-    options_print_help(&table, stdout);
-    return MOE_OK;
-  }
+  enum moe_code code = options_command(&table, argc, argv, &o, &r, err);
+  if (code || r.help) return code;
   struct vk_instance *instance;
   code = vk_instance_create(&instance, err);
   if (code) return code;

@@ -122,7 +122,7 @@ static enum moe_code run_chat(struct run *run, char **text, size_t *length, stru
 }
 
 static enum moe_code run_encode(struct run *run, struct moe_error *err) {
-  if (!run->prompt) return moe_fail(err, MOE_USAGE, "moert run: give a PROMPT or --ids FILE (moert run --help)");
+  if (!run->prompt) return moe_fail(err, MOE_USAGE, "give a PROMPT or --ids FILE (moert run --help)");
   if (!run->tokenizer)
     return moe_fail(err, MOE_DECLINED, "%s: has no tokenizer; give the prompt as --ids FILE", run->image_path);
   char *text = NULL;
@@ -310,15 +310,11 @@ static void run_deinit(struct run *run) {
 enum moe_code verb_run(int argc, char *const *argv, struct moe_error *err) {
   struct run run = {0};
   struct option_result r;
-  enum moe_code code = options_parse(&run_table, argc, argv, &run.o, &r, err);
-  if (code) return code;
-  if (r.help) {
-    options_print_help(&run_table, stdout);
-    return MOE_OK;
-  }
+  enum moe_code code = options_command(&run_table, argc, argv, &run.o, &r, err);
+  if (code || r.help) return code;
   run.image_path = r.positional[0];
   run.prompt = r.positional[1];
-  if (run.prompt && run.o.ids) return moe_fail(err, MOE_USAGE, "moert run: give a PROMPT or --ids FILE, not both");
+  if (run.prompt && run.o.ids) return moe_fail(err, MOE_USAGE, "give a PROMPT or --ids FILE, not both");
   code = run_open(&run, err);
   if (!code) code = run_engine(&run, err);
   if (!code) {

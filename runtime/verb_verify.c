@@ -104,14 +104,12 @@ static enum moe_code verify_compare(const struct verify_expected *e, const struc
   return MOE_OK;
 }
 
-static enum moe_code verify_self_test(const struct engine_options *options, struct moe_error *err) {
-  struct img image;
+static enum moe_code verify_self_test(const struct img *image, const struct engine_options *options,
+                                      struct moe_error *err) {
   struct verify_expected e = {0};
   struct run_job job = {0};
   struct scheduler *s = NULL;
-  enum moe_code code = img_open(options->image_path, &image, err);
-  if (code) return code;
-  code = verify_parse(&image, &e, err);
+  enum moe_code code = verify_parse(image, &e, err);
   size_t n_prompt = json_array_size(e.prompt_ids);
   int32_t *prompt = calloc(n_prompt ? n_prompt : 1, sizeof *prompt);
   if (!code && !prompt) code = moe_fail(err, MOE_FAILED, "out of memory");
@@ -129,7 +127,6 @@ static enum moe_code verify_self_test(const struct engine_options *options, stru
   run_job_deinit(&job);
   free(prompt);
   json_decref(e.root);
-  img_close(&image);
   return code;
 }
 
@@ -144,27 +141,16 @@ enum moe_code verb_verify(int argc, char *const *argv, struct moe_error *err) {
       .n_row = sizeof verify_rows / sizeof *verify_rows};
   struct verify_options o;
   struct option_result r;
-  enum moe_code code = options_parse(&table, argc, argv, &o, &r, err);
-  if (code) return code;
-  if (r.help) {
-    options_print_help(&table, stdout);
-    return MOE_OK;
-  }
+  enum moe_code code = options_command(&table, argc, argv, &o, &r, err);
+  if (code || r.help) return code;
   long n_cpu = sysconf(_SC_NPROCESSORS_ONLN);
-  struct img image;
-  code = img_open(r.positional[0], &image, err);
-  if (code) return code;
-  _Atomic uint64_t done = 0;
-  code = img_reader_verify(&image, n_cpu > 0 ? (unsigned)n_cpu : 1, &done, err);
-  uint64_t bytes = image.file_bytes;
-  img_close(&image);
-  if (code) return code;
   struct load load;
-  code = load_image(r.positional[0], &load, err);
-  load_close(&load);
-  if (code) return code;
-  printf("%s: all %llu bytes are what the compiler wrote; structures, bounds and hazards are in order\n",
-         r.positional[0], (unsigned long long)bytes);
+  code = load_map(r.positional[0], &load, err);
+  if (!code) code = img_reader_verify(&load.image, n_cpu > 0 ? (unsigned)n_cpu : 1, NULL, err);
+  if (!code) code = load_check(&load, err);
+  if (!code)
+    printf("%s: all %llu bytes are what the compiler wrote; structures, bounds and hazards are in order\n",
+           r.positional[0], (unsigned long long)load.image.file_bytes);
   const struct engine_options options = {.image_path = r.positional[0],
                                          .device = o.device,
                                          .n_ctx = (uint32_t)o.n_ctx,
@@ -172,5 +158,7 @@ enum moe_code verb_verify(int argc, char *const *argv, struct moe_error *err) {
                                          .cache_dir = o.cache_dir,
                                          .tier = o.tier,
                                          .patient = true};
-  return o.self_test ? verify_self_test(&options, err) : MOE_OK;
+  if (!code && o.self_test) code = verify_self_test(&load.image, &options, err);
+  load_close(&load);
+  return code;
 }

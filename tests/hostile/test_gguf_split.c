@@ -114,10 +114,11 @@ static void check_model(struct gguf *g) {
   assert_int_equal(gguf_file_bytes(g), bytes);
 }
 
-static void count_progress(void *context, uint64_t done, uint64_t total) {
+static bool count_progress(void *context, uint64_t done, uint64_t total) {
   uint64_t *last = context;
   assert_true(done > *last && done <= total);
   *last = done;
+  return true;
 }
 
 /* The hash is that of the parts one after another. */

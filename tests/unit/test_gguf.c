@@ -270,10 +270,11 @@ static void test_many_names_are_found(void **state) {
   maker_deinit(&m);
 }
 
-static void count_progress(void *context, uint64_t done, uint64_t total) {
+static bool count_progress(void *context, uint64_t done, uint64_t total) {
   uint64_t *last = context;
   assert_true(done > *last && done <= total);
   *last = done;
+  return true;
 }
 
 static void test_hash(void **state) {
@@ -290,6 +291,29 @@ static void test_hash(void **state) {
                                                     0x3a, 0x2c, 0x43, 0xa8, 0x8d, 0x99, 0x22, 0xa4, 0xb5, 0x56, 0xce,
                                                     0xfb, 0x4b, 0x4a, 0x7d, 0x45, 0xce, 0xa6, 0xff, 0x05, 0xc7};
   assert_memory_equal(hash, expected, sizeof hash);
+  gguf_close(g);
+  maker_deinit(&m);
+}
+
+static bool stop_at_once(void *context, uint64_t done, uint64_t total) {
+  (void)done, (void)total;
+  (*(int *)context)++;
+  return false;
+}
+
+/* A hash that nobody waits for any more ends with the chunk it is in. */
+static void test_hash_stops(void **state) {
+  (void)state;
+  struct maker m;
+  maker_init(&m, 3);
+  maker_data(&m, 32, 3 << 20);
+  struct gguf *g = open_made(&m);
+  uint8_t hash[GGUF_HASH_BYTES];
+  struct moe_error err = {0};
+  int calls = 0;
+  assert_int_equal(gguf_hash(g, hash, stop_at_once, &calls, &err), MOE_FAILED);
+  assert_int_equal(calls, 1);
+  assert_non_null(strstr(err.message, "hashing was stopped at byte"));
   gguf_close(g);
   maker_deinit(&m);
 }
@@ -346,6 +370,7 @@ int main(void) {
       cmocka_unit_test(test_tensors),
       cmocka_unit_test(test_many_names_are_found),
       cmocka_unit_test(test_hash),
+      cmocka_unit_test(test_hash_stops),
       cmocka_unit_test(test_embedded_model),
       cmocka_unit_test(test_text),
   };
