@@ -78,7 +78,7 @@ const char *format_list_compiled(char *text, size_t capacity) {
 enum moe_code format_require(uint32_t number, const char *tensor_name, struct moe_error *err) {
   const struct format *f = format_find(number);
   if (format_compiled(f)) return MOE_OK;
-  char supported[256];
+  char supported[384];
   format_list_compiled(supported, sizeof supported);
   if (f == NULL)
     return moe_fail(err, MOE_DECLINED,

@@ -87,6 +87,13 @@ void pass_emit(struct pass *p, enum kernel_id kernel, enum img_role role, const 
     }
     op.operand[field] = args->operand;
   }
+  int codebook = kernel_push_index(info, "codebook");
+  if (codebook >= 0) {
+    given++;
+    op.operand[codebook] = PASS_NONE;
+    if (shadergen_needs_codebooks(&op.request)) p->code = plan_add_codebooks(p->plan, &op.operand[codebook], p->err);
+    if (p->code) return;
+  }
   if (given != info->n_push) {
     pass_fail(p, MOE_FAILED, "kernel %s: %u of %u push fields given", info->name, given, info->n_push);
     return;

@@ -74,7 +74,8 @@ struct plan_operand pass_plane(struct pass *p, int i, int k, bool vector, double
  * afterwards, nor between i and the ADD. *x: that input. IR_NONE when there is none. */
 int pass_residual(const struct pass *p, int i, int *x);
 
-/* Appends a dispatch; MAX_ROW is added to the parameters. Every push field must be among args. */
+/* Appends a dispatch; MAX_ROW is added to the parameters. Every push field must be among args, but for `codebook`,
+ * which the formats decide. */
 void pass_emit(struct pass *p, enum kernel_id kernel, enum img_role role, const struct shadergen_param *params,
                const struct pass_arg *args);
 

@@ -1,5 +1,7 @@
 #include "plan.h"
 
+#include "codebooks.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -85,6 +87,21 @@ enum moe_code plan_add_plane(struct plan *plan, const struct gguf_tensor *tensor
   if (code) return code;
   plan->planes_bytes = plan_align(end);
   *operand = (struct plan_operand){.kind = PLAN_PLANE, .index = plan->n_plane++};
+  return MOE_OK;
+}
+
+enum moe_code plan_add_codebooks(struct plan *plan, struct plan_operand *operand, struct moe_error *err) {
+  if (plan->codebooks == 0) { /* TABLES is never empty: what is appended is not at 0 */
+    uint64_t bytes = plan->table_bytes + plan_align(sizeof codebooks);
+    uint8_t *grown = realloc(plan->table, bytes);
+    if (!grown) return moe_fail(err, MOE_FAILED, "out of memory: the plan's tables");
+    memset(grown + plan->table_bytes, 0, bytes - plan->table_bytes);
+    memcpy(grown + plan->table_bytes, &codebooks, sizeof codebooks);
+    plan->table = grown;
+    plan->codebooks = plan->table_bytes;
+    plan->table_bytes = bytes;
+  }
+  *operand = (struct plan_operand){.kind = PLAN_TABLE, .offset = plan->codebooks};
   return MOE_OK;
 }
 

@@ -68,6 +68,7 @@ struct plan {
   uint8_t *table; /* the section TABLES */
   uint64_t table_bytes;
   uint64_t *rope_table; /* by rope of the graph: offset in TABLES */
+  uint64_t codebooks;   /* offset in TABLES of the table of codebooks; 0: no kernel needs it (yet) */
   /* Counters that kernels leave at zero: first in ACT, at the same place in every template. */
   uint64_t attention_counter, router_counter, counter_bytes;
   struct plan_template template[PLAN_MAX_TEMPLATE];
@@ -86,6 +87,9 @@ void plan_deinit(struct plan *plan);
 /* The operand of a tensor's plane, added when it is new. vector: widened to F32. */
 enum moe_code plan_add_plane(struct plan *plan, const struct gguf_tensor *tensor, bool vector,
                              struct plan_operand *operand, struct moe_error *err);
+
+/* The operand of the table of codebooks (codebooks.h), which goes into TABLES when it is first asked for. */
+enum moe_code plan_add_codebooks(struct plan *plan, struct plan_operand *operand, struct moe_error *err);
 
 /* Appends a copy of *op. */
 enum moe_code plan_add_op(struct plan_template *t, const struct plan_op *op, struct moe_error *err);

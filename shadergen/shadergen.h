@@ -59,6 +59,11 @@ enum moe_code shadergen_grid(const struct shadergen_request *request, uint32_t g
 enum moe_code shadergen_extent(const struct shadergen_request *request, uint32_t field, uint64_t *bytes,
                                struct moe_error *err);
 
+/* Whether a format of the request is a codebook format: its push field `codebook` must then have the table of all
+ * codebooks, shadergen_codebooks_bytes() bytes laid out as codebooks.def says. False for a faulty request. */
+bool shadergen_needs_codebooks(const struct shadergen_request *request);
+uint32_t shadergen_codebooks_bytes(void);
+
 /* Whether a weight format (GGUF type number) has a decoder, and its name in GLSL ("q4_k"), or NULL. */
 const char *shadergen_format_name(uint32_t format);
 

@@ -68,7 +68,65 @@ enum moe_code shadergen_values_init(struct shadergen_values *v, const struct sha
   return MOE_OK;
 }
 
-/* P(NAME) in the table's expressions. */
+/* ---- codebooks.def ---- */
+
+/* Bit i: codebook i, in the table's order. */
+enum codebook_index {
+#define CODEBOOK(NAME, FIRST, COUNT) CODEBOOK_##NAME,
+#define CODEBOOK_FORMAT(NUMBER, NAME)
+#include "codebooks.def"
+  N_CODEBOOK
+};
+
+static const uint32_t codebook_count[N_CODEBOOK] = {
+#define CODEBOOK(NAME, FIRST, COUNT) COUNT,
+#define CODEBOOK_FORMAT(NUMBER, NAME)
+#include "codebooks.def"
+};
+
+uint32_t shadergen_codebooks_bytes(void) {
+  uint32_t count = 0;
+  for (int i = 0; i < N_CODEBOOK; i++) count += codebook_count[i];
+  return 2 * count;
+}
+
+/* The codebooks that the kernel's formats read. */
+static uint32_t codebooks_of(const struct shadergen_values *v) {
+  uint32_t set = 0;
+  for (uint32_t i = 0; i < v->info->n_param; i++) {
+    if (v->info->param[i].kind != KERNEL_PARAM_FORMAT) continue;
+    switch ((uint32_t)v->value[i]) {
+#define CODEBOOK(NAME, FIRST, COUNT)
+#define CODEBOOK_FORMAT(NUMBER, NAME)                                                                                  \
+  case NUMBER:                                                                                                         \
+    set |= 1u << CODEBOOK_##NAME;                                                                                      \
+    break;
+#include "codebooks.def"
+    default:
+      break;
+    }
+  }
+  return set;
+}
+
+/* Shared memory for them (codebook.glsl). */
+static uint32_t codebooks_shared(const struct shadergen_values *v) {
+  uint32_t set = codebooks_of(v), bytes = 0;
+  for (int i = 0; i < N_CODEBOOK; i++) bytes += (set >> i) & 1 ? 2 * codebook_count[i] : 0;
+  return bytes;
+}
+
+bool shadergen_needs_codebooks(const struct shadergen_request *request) {
+  struct shadergen_values v;
+  return !shadergen_values_init(&v, request, NULL) && codebooks_of(&v) != 0;
+}
+
+/* ---- the table's expressions ---- */
+
+/* BYTES of a push field `codebook`. */
+#define CODEBOOK_BYTES (codebooks_of(v) ? shadergen_codebooks_bytes() : 4)
+
+/* P(NAME). */
 static uint64_t value_of(const struct shadergen_values *v, const char *name) {
   return (uint64_t)v->value[kernel_param_index(v->info, name)];
 }
@@ -156,5 +214,6 @@ uint32_t shadergen_values_tuning(const struct shadergen_values *v, struct img_tu
   case N_KERNEL:
     break;
   }
+  *shared += codebooks_shared(v);
   return n;
 }

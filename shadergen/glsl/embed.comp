@@ -6,6 +6,7 @@
 #include "formats.glsl"
 
 void main() {
+  codebook_stage();
   uint u = gl_WorkGroupID.x * WG + TID, r = gl_WorkGroupID.y;
   if (u >= D_MODEL / 32 || r >= step_word(IMG_STEP_N_ROW)) return;
   uint token = step_row_token(r);

@@ -36,6 +36,7 @@ void store(uint r, uint o, float sum) {
 }
 
 void main() {
+  codebook_stage();
   uint r = gl_WorkGroupID.y, teams = WG / LANES;
   if (r >= step_word(IMG_STEP_N_ROW)) return;
   for (uint i = 0; i < EXTRA; i += PAIRED ? 2 : 1) {

@@ -18,6 +18,7 @@ void store(float acc[TILE_ROWS], uint o, uint pair[TILE_ROWS], uint n) {
 }
 
 void main() {
+  codebook_stage();
   uvec4 tile = ld_tiles_uvec4(16 * gl_WorkGroupID.y);
   uint o = gl_WorkGroupID.x * WG * EXTRA + TID, row = min(o, uint(D_MODEL - 1)), row2 = min(o + WG, uint(D_MODEL - 1));
   uint64_t matrix = pc.down + tile.x * DECODE(FMT, mat_stride)(D_FF, D_MODEL);

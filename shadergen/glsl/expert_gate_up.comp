@@ -50,6 +50,7 @@ void output_of(uint o, uint64_t x, uint64_t gate_matrix, uint64_t up_matrix, uin
 }
 
 void main() {
+  codebook_stage();
   uint slot = gl_WorkGroupID.y, r = gl_WorkGroupID.z, teams = WG / LANES;
   if (r >= step_word(IMG_STEP_N_ROW)) return;
   uint pair = r * N_EXPERT_USED + slot;

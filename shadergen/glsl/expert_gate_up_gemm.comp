@@ -22,6 +22,7 @@
   }
 
 void main() {
+  codebook_stage();
   uint o = gl_WorkGroupID.x * WG + TID, row = min(o, uint(D_FF - 1)), n_live = min(step_word(IMG_STEP_N_ROW), uint(N_ROW));
   uvec4 tile = ROUTED != 0 ? ld_tiles_uvec4(16 * gl_WorkGroupID.y) : uvec4(0, gl_WorkGroupID.y * TM, 0, 0);
   if (ROUTED == 0) tile.z = tile.y < n_live ? min(uint(TM), n_live - tile.y) : 0;

@@ -9,7 +9,8 @@
  *   struct <name>_block  <name>_open(field, matrix, n_in, n_out, row, u)     what the units of the block of unit u share: scales
  *   struct <name>_unit   <name>_load(block, field, matrix, n_in, n_out, row, u)
  *   vec4 <name>_lo(unit, k), <name>_hi(unit, k)                              elements 4k .. 4k + 3 of the low and the high run
- * matrix: address of the matrix in its plane. */
+ * matrix: address of the matrix in its plane.
+ * main begins with codebook_stage() (codebook.glsl). */
 #include "plane.glsl"
 
 #ifndef SHADERGEN_PARAMS
@@ -49,14 +50,22 @@
 #define FMT_NAME_12 q4_k
 #define FMT_NAME_13 q5_k
 #define FMT_NAME_14 q6_k
+#define FMT_NAME_16 iq2_xxs
+#define FMT_NAME_17 iq2_xs
+#define FMT_NAME_18 iq3_xxs
+#define FMT_NAME_19 iq1_s
 #define FMT_NAME_20 iq4_nl
+#define FMT_NAME_21 iq3_s
+#define FMT_NAME_22 iq2_s
 #define FMT_NAME_23 iq4_xs
+#define FMT_NAME_29 iq1_m
 #define FMT_NAME_30 bf16
 #define FMT_NAME_34 tq1_0
 #define FMT_NAME_35 tq2_0
 #define FMT_NAME_39 mxfp4
 #define FMT_NAME_40 nvfp4
 
+#include "codebook.glsl"
 #if FMT_USED(0)
 #include "fmt_f32.glsl"
 #endif
@@ -93,11 +102,32 @@
 #if FMT_USED(14)
 #include "fmt_q6_k.glsl"
 #endif
+#if FMT_USED(16)
+#include "fmt_iq2_xxs.glsl"
+#endif
+#if FMT_USED(17)
+#include "fmt_iq2_xs.glsl"
+#endif
+#if FMT_USED(18)
+#include "fmt_iq3_xxs.glsl"
+#endif
+#if FMT_USED(19)
+#include "fmt_iq1_s.glsl"
+#endif
 #if FMT_USED(20)
 #include "fmt_iq4_nl.glsl"
 #endif
+#if FMT_USED(21)
+#include "fmt_iq3_s.glsl"
+#endif
+#if FMT_USED(22)
+#include "fmt_iq2_s.glsl"
+#endif
 #if FMT_USED(23)
 #include "fmt_iq4_xs.glsl"
+#endif
+#if FMT_USED(29)
+#include "fmt_iq1_m.glsl"
 #endif
 #if FMT_USED(30)
 #include "fmt_bf16.glsl"

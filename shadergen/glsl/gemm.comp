@@ -26,6 +26,7 @@ void store(float acc[TILE_ROWS], uint o, uint r0, uint n_live) {
 }
 
 void main() {
+  codebook_stage();
   uint n_live = min(step_word(ROWSEL != 0 ? IMG_STEP_N_SELECT : IMG_STEP_N_ROW), uint(N_ROW));
   uint o = gl_WorkGroupID.x * WG * EXTRA + TID, row = min(o, uint(N_OUT - 1)), row2 = min(o + WG, uint(N_OUT - 1));
   uint mat = N_MAT > 1 ? gl_WorkGroupID.z : 0;

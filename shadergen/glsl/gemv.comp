@@ -81,6 +81,7 @@ void outputs(uint o, uint o2, uint n_live) {
 }
 
 void main() {
+  codebook_stage();
   uint n_live = min(step_word(ROWSEL != 0 ? IMG_STEP_N_SELECT : IMG_STEP_N_ROW), uint(N_ROW));
   if (n_live == 0) return;
   uint mat = N_MAT > 1 ? gl_WorkGroupID.z : 0;

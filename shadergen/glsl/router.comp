@@ -41,6 +41,7 @@ float logit_of(uint e, uint64_t x, out float scale) {
 }
 
 void main() {
+  codebook_stage();
   uint r = gl_WorkGroupID.y, teams = WG / LANES;
   if (r >= step_word(IMG_STEP_N_ROW)) return;
   uint64_t row = 4 * uint64_t(r) * D_MODEL;

@@ -1,6 +1,8 @@
 /* kernel_case.c: see kernel_case.h. */
 #include "kernel_case.h"
 
+#include "codebooks.h"
+
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -124,7 +126,8 @@ static void bind_rest(struct kernel_case *c) {
   for (uint32_t i = 0; i < c->info->n_push; i++)
     if (!c->bound[i]) {
       uint64_t bytes = extent(c, i);
-      kernel_case_bind(c, c->info->push[i].name, NULL, bytes ? bytes : 16);
+      bool books = !strcmp(c->info->push[i].name, "codebook") && bytes == sizeof codebooks;
+      kernel_case_bind(c, c->info->push[i].name, books ? &codebooks : NULL, bytes ? bytes : 16);
     }
 }
 

@@ -91,7 +91,16 @@ static void random_block(struct oracle_rng *rng, const struct format *f, uint8_t
   case 8:
   case 20:
   case 23:
+  case 16:
+  case 17:
+  case 18:
+  case 19:
+  case 21:
+  case 22:
     memcpy(block, d, 2);
+    break;
+  case 29: /* in the top nibbles of four words */
+    for (int j = 0; j < 4; j++) block[49 + 2 * j] = (uint8_t)((block[49 + 2 * j] & 15) | (d[0] >> (4 * j) & 15) << 4);
     break;
   case 39: /* a power of two, and no f16 */
     block[0] = (uint8_t)(122 + d[0] % 2);

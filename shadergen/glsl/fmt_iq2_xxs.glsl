@@ -1,0 +1,23 @@
+/* fmt_iq2_xxs.glsl: IQ2_XXS, blocks of 256: eight weights a grid entry, seven sign bits for them, a four-bit scale for every 32. */
+struct iq2_xxs_unit { uvec2 e; uint signs; float d; };
+struct iq2_xxs_block { float d; };
+const uint iq2_xxs_STEP = 16, iq2_xxs_UNITS = 8;
+uint iq2_xxs_base(uint u) { return 32 * u; }
+uint64_t iq2_xxs_d(uint n_in, uint n_out) { return plane_next(0, n_out, plane_row(n_in, 256, 64)); }
+uint64_t iq2_xxs_mat_stride(uint n_in, uint n_out) {
+  return plane_next(iq2_xxs_d(n_in, n_out), n_out, plane_row(n_in, 256, 2));
+}
+iq2_xxs_block iq2_xxs_open(uint field, uint64_t matrix, uint n_in, uint n_out, uint row, uint u) {
+  return iq2_xxs_block(plane_f16(field, matrix + iq2_xxs_d(n_in, n_out) + row * plane_row(n_in, 256, 2) + (u >> 3) * 2));
+}
+iq2_xxs_unit iq2_xxs_load(iq2_xxs_block b, uint field, uint64_t matrix, uint n_in, uint n_out, uint row, uint u) {
+  uvec2 q = mem_ld_uvec2(field, matrix + row * plane_row(n_in, 256, 64) + 8 * u);
+  iq2_xxs_unit w;
+  w.e.x = iq2_xxs_entry(q.x & 255u) | (iq2_xxs_entry((q.x >> 8) & 255u) << 16);
+  w.e.y = iq2_xxs_entry((q.x >> 16) & 255u) | (iq2_xxs_entry(q.x >> 24) << 16);
+  w.signs = codes_even_signs(q.y);
+  w.d = b.d * (0.5 + float(q.y >> 28)) * 0.25;
+  return w;
+}
+vec4 iq2_xxs_lo(iq2_xxs_unit w, uint k) { return codes_iq2(w.e.x >> (8 * k), w.signs >> (4 * k)) * w.d; }
+vec4 iq2_xxs_hi(iq2_xxs_unit w, uint k) { return codes_iq2(w.e.y >> (8 * k), w.signs >> (16 + 4 * k)) * w.d; }
