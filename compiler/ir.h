@@ -84,6 +84,11 @@ struct ir_node {
   bool selected;  /* the value has only the selected rows: ir_add fills it */
 };
 
+/* The factor of a LINEAR or an ADD: 0, in nodes that name none, is 1. */
+static inline double ir_scale(const struct ir_node *node) {
+  return node->a.scale == 0 ? 1 : node->a.scale;
+}
+
 /* The keys and values of one layer: for every token K [n_kv_head][d_head] and V [n_kv_head][d_head_value]; d_head_value
  * 0: a value is the first columns of its key (latent attention). Layers may differ; one without attention has none. */
 struct ir_state {

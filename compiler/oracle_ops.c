@@ -97,7 +97,8 @@ void oracle_rmsnorm(const struct oracle_call *c) {
 
 void oracle_add(const struct oracle_call *c) {
   uint64_t n = (uint64_t)c->n_row * c->node->width;
-  for (uint64_t i = 0; i < n; i++) c->out[i] = c->in[0][i] + c->in[1][i];
+  double scale = ir_scale(c->node);
+  for (uint64_t i = 0; i < n; i++) c->out[i] = c->in[0][i] + scale * c->in[1][i];
 }
 
 static double oracle_sigmoid(double x) {
@@ -194,12 +195,14 @@ void oracle_product_rows(const struct oracle_call *c, double *out) {
 void oracle_linear(const struct oracle_call *c) {
   oracle_product_rows(c, c->out);
   const struct gguf_tensor *bias = c->node->weight[1];
-  if (!bias) return;
   uint32_t n_out = c->node->width;
-  double *b = c->scratch + n_out;
-  oracle_vector(c, bias, b);
+  double *b = c->scratch + n_out, scale = ir_scale(c->node);
+  if (bias) oracle_vector(c, bias, b);
   for (uint32_t t = 0; t < c->n_row; t++)
-    for (uint32_t o = 0; o < n_out; o++) c->out[(uint64_t)t * n_out + o] += b[o];
+    for (uint32_t o = 0; o < n_out; o++) {
+      double *y = &c->out[(uint64_t)t * n_out + o];
+      *y = scale * (*y + (bias ? b[o] : 0));
+    }
 }
 
 /* y[t][s] += bias[id of slot s] */

@@ -119,6 +119,7 @@ int pass_residual(const struct pass *p, int i, int *x) {
   int add = p->last_use[i];
   if (p->n_use[i] != 1 || g->node[add].op != IR_ADD) return IR_NONE;
   *x = g->node[add].in[0] == i ? g->node[add].in[1] : g->node[add].in[0];
+  if (g->node[add].in[1] != i && ir_scale(&g->node[add]) != 1) return IR_NONE;
   if (p->last_use[*x] != add || !p->value[*x].ready || p->value[*x].norm != IR_NONE) return IR_NONE;
   for (int k = i + 1; k < add; k++)
     for (int n = 0; n < ir_ops[g->node[k].op].n_in; n++)
@@ -131,12 +132,14 @@ int pass_residual(const struct pass *p, int i, int *x) {
 
 /* ---- Products ---- */
 
-void pass_product(struct pass *p, int i, enum img_role role, uint64_t y, bool residual) {
+void pass_product(struct pass *p, int i, enum img_role role, uint64_t y, int add) {
   const struct ir_node *node = &p->graph->node[i];
   uint32_t rows = node->selected ? p->n_select : p->n_row;
   const struct gguf_tensor *w = node->weight[0];
   int bias = node->op == IR_LINEAR && node->weight[1] ? 1 : 0;
-  bool gemv = rows <= PASS_FEW_ROWS;
+  bool gemv = rows <= PASS_FEW_ROWS, residual = add != IR_NONE;
+  double scale = node->op == IR_LINEAR ? ir_scale(node) : 1;
+  if (residual) scale *= ir_scale(&p->graph->node[add]);
   /* One row: the norm is cheaper again in every workgroup than in a dispatch and a barrier of its own. */
   int norm = gemv && p->n_row == 1 ? p->value[node->in[0]].norm : IR_NONE;
   uint64_t x = norm == IR_NONE ? pass_read(p, node->in[0]) : p->value[node->in[0]].act;
@@ -149,14 +152,15 @@ void pass_product(struct pass *p, int i, enum img_role role, uint64_t y, bool re
               PASS_PARAMS({"FMT", format}, {"N_IN", (double)w->dim[0]}, {"N_OUT", (double)w->dim[1]}, {"N_ROW", rows},
                           {"X_STRIDE", (double)w->dim[0]}, {"Y_STRIDE", (double)w->dim[1]}, {"X_ROWS", p->n_row},
                           {"NORM", norm != IR_NONE}, {"EPS", eps}, {"RESIDUAL", residual}, {"BIAS", bias},
-                          {"ROWSEL", node->selected}),
+                          {"SCALE", scale}, {"ROWSEL", node->selected}),
               PASS_ARGS({"weight", weight}, {"x", PASS_ACT(x)}, {"norm", n}, {"bias", b}, {"y", PASS_ACT(y)},
                         {"step", PASS_STEP}));
   else
     pass_emit(p, KERNEL_GEMM, role,
               PASS_PARAMS({"FMT", format}, {"N_IN", (double)w->dim[0]}, {"N_OUT", (double)w->dim[1]}, {"N_ROW", rows},
                           {"X_STRIDE", (double)w->dim[0]}, {"Y_STRIDE", (double)w->dim[1]}, {"X_ROWS", p->n_row},
-                          {"TM", 32}, {"RESIDUAL", residual}, {"BIAS", bias}, {"ROWSEL", node->selected}),
+                          {"TM", 32}, {"RESIDUAL", residual}, {"BIAS", bias}, {"SCALE", scale},
+                          {"ROWSEL", node->selected}),
               PASS_ARGS({"weight", weight}, {"x", PASS_ACT(x)}, {"bias", b}, {"y", PASS_ACT(y)}, {"step", PASS_STEP}));
 }
 
@@ -172,13 +176,13 @@ static bool pass_linear(struct pass *p, int i) {
   if (p->n_use[i] == 1 && p->graph->node[p->last_use[i]].op == IR_GLU) return false; /* gate_up takes it */
   int x, add = pass_residual(p, i, &x);
   if (add != IR_NONE) {
-    pass_product(p, i, pass_linear_role(p, node), p->value[x].act, true);
+    pass_product(p, i, pass_linear_role(p, node), p->value[x].act, add);
     p->covered[i] = p->covered[add] = true;
     p->value[add] = p->value[x];
     return true;
   }
   uint64_t y = pass_buffer(p, node->selected ? p->n_select : p->n_row, node->width);
-  pass_product(p, i, pass_linear_role(p, node), y, false);
+  pass_product(p, i, pass_linear_role(p, node), y, IR_NONE);
   pass_done(p, i, y);
   return true;
 }

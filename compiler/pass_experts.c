@@ -59,7 +59,7 @@ bool pass_router(struct pass *p, int i) {
   if (p->n_row <= PASS_FEW_ROWS && p->value[node->in[0]].norm != IR_NONE) {
     pass_router_fused(p, i, ids, weights, logits);
   } else {
-    pass_product(p, i, IMG_ROLE_ROUTER, logits, false);
+    pass_product(p, i, IMG_ROLE_ROUTER, logits, IR_NONE);
     pass_emit(p, KERNEL_TOPK, IMG_ROLE_ROUTER,
               PASS_PARAMS({"N_EXPERT", a->n_expert}, {"N_EXPERT_USED", a->n_expert_used}, {"N_ROW", p->n_row},
                           {"NORM_W", a->renormalize}),
@@ -81,7 +81,8 @@ static bool pass_gate_up_match(const struct pass *p, int i, int *router) {
     return false;
   if (gate->weight[0]->dim[0] != node[gate->in[0]].width || !pass_ready(p, gate->in[0])) return false;
   *router = IR_NONE;
-  if (gate->op == IR_LINEAR) return !gate->weight[1] && !up->weight[1] && !gate->selected;
+  if (gate->op == IR_LINEAR)
+    return !gate->weight[1] && !up->weight[1] && !gate->selected && ir_scale(gate) == 1 && ir_scale(up) == 1;
   if (gate->op != IR_EXPERT_LINEAR || gate->in[1] != up->in[1] || gate->weight[1] || up->weight[1]) return false;
   *router = gate->in[1];
   return pass_ready(p, *router);
@@ -120,7 +121,7 @@ bool pass_gate_up(struct pass *p, int i) {
 }
 
 static void pass_down_tiles(struct pass *p, const struct ir_node *down, int w_node, const struct pass_value *router,
-                            uint64_t x) {
+                            uint64_t x, double scale) {
   const struct ir_attr *a = &down->a;
   double format, d_ff = (double)down->weight[0]->dim[0], d_model = (double)down->weight[0]->dim[1];
   struct plan_operand weight = pass_plane(p, w_node, 0, false, &format);
@@ -132,18 +133,18 @@ static void pass_down_tiles(struct pass *p, const struct ir_node *down, int w_no
                       {"pairs", PASS_ACT(router->pairs)}, {"y", PASS_ACT(y)}, {"step", PASS_STEP}));
   pass_emit(
       p, KERNEL_COMBINE, IMG_ROLE_COMBINE,
-      PASS_PARAMS({"D_MODEL", d_model}, {"N_EXPERT_USED", a->n_expert_used}, {"N_ROW", p->n_row}),
+      PASS_PARAMS({"D_MODEL", d_model}, {"N_EXPERT_USED", a->n_expert_used}, {"N_ROW", p->n_row}, {"SCALE", scale}),
       PASS_ARGS({"y", PASS_ACT(y)}, {"weights", PASS_ACT(router->weights)}, {"x", PASS_ACT(x)}, {"step", PASS_STEP}));
 }
 
 static void pass_down_rows(struct pass *p, const struct ir_node *down, int w_node, const struct pass_value *router,
-                           uint64_t x) {
+                           uint64_t x, double scale) {
   const struct ir_attr *a = &down->a;
   double format, d_ff = (double)down->weight[0]->dim[0], d_model = (double)down->weight[0]->dim[1];
   struct plan_operand weight = pass_plane(p, w_node, 0, false, &format);
   pass_emit(p, KERNEL_EXPERT_DOWN, IMG_ROLE_DOWN,
             PASS_PARAMS({"FMT", format}, {"D_FF", d_ff}, {"D_MODEL", d_model}, {"N_EXPERT", a->n_expert},
-                        {"N_EXPERT_USED", a->n_expert_used}, {"N_ROW", p->n_row}),
+                        {"N_EXPERT_USED", a->n_expert_used}, {"N_ROW", p->n_row}, {"SCALE", scale}),
             PASS_ARGS({"h", PASS_ACT(p->value[down->in[0]].act)}, {"down", weight}, {"ids", PASS_ACT(router->act)},
                       {"weights", PASS_ACT(router->weights)}, {"x", PASS_ACT(x)}, {"step", PASS_STEP}));
 }
@@ -156,10 +157,11 @@ bool pass_expert_down(struct pass *p, int i) {
     return false;
   if (!pass_ready(p, down->in[0]) || !pass_ready(p, router) || p->value[down->in[0]].norm != IR_NONE) return false;
   if (node[down->in[0]].width != down->weight[0]->dim[0] * down->a.n_expert_used) return false;
+  double scale = ir_scale(&node[add]);
   if (pass_row_by_row(p, &down->a))
-    pass_down_rows(p, down, combine->in[0], &p->value[router], p->value[x].act);
+    pass_down_rows(p, down, combine->in[0], &p->value[router], p->value[x].act, scale);
   else
-    pass_down_tiles(p, down, combine->in[0], &p->value[router], p->value[x].act);
+    pass_down_tiles(p, down, combine->in[0], &p->value[router], p->value[x].act, scale);
   p->covered[combine->in[0]] = p->covered[i] = p->covered[add] = true;
   p->value[add] = p->value[x];
   return true;

@@ -71,7 +71,8 @@ uint64_t pass_read(struct pass *p, int i);
 struct plan_operand pass_plane(struct pass *p, int i, int k, bool vector, double *format);
 
 /* The ADD that is node i's only reader and whose other input may be added to in place: nothing reads that input
- * afterwards, nor between i and the ADD. *x: that input. IR_NONE when there is none. */
+ * afterwards, nor between i and the ADD. *x: that input. IR_NONE when there is none, or when the ADD scales the other
+ * input; what it scales i by (ir_scale of the ADD) is the caller's to apply. */
 int pass_residual(const struct pass *p, int i, int *x);
 
 /* Appends a dispatch; MAX_ROW is added to the parameters. Every push field must be among args, but for `codebook`,
@@ -79,7 +80,8 @@ int pass_residual(const struct pass *p, int i, int *x);
 void pass_emit(struct pass *p, enum kernel_id kernel, enum img_role role, const struct shadergen_param *params,
                const struct pass_arg *args);
 
-/* Appends y = W x for `rows` rows of node i, a LINEAR or a ROUTER's logits: GEMV or GEMM. residual: adds to y. */
-void pass_product(struct pass *p, int i, enum img_role role, uint64_t y, bool residual);
+/* Appends y = W x for `rows` rows of node i, a LINEAR (with its bias and scale) or a ROUTER's logits: GEMV or GEMM.
+ * add: the ADD that y is the other input of (y += its scale times the product), or IR_NONE. */
+void pass_product(struct pass *p, int i, enum img_role role, uint64_t y, int add);
 
 #endif

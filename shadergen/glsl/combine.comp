@@ -16,6 +16,7 @@ void main() {
       uint pair = r * N_EXPERT_USED + slot;
       sum += ld_weights_float(4 * pair) * ld_y_vec4(4 * (uint64_t(pair) * D_MODEL + 4 * q));
     }
+    if (SCALE != 1.0) sum *= SCALE;
     uint64_t p = 4 * (uint64_t(r) * D_MODEL + 4 * q);
     st_x_vec4(p, ld_x_vec4(p) + sum);
   }

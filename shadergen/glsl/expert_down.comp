@@ -49,6 +49,7 @@ void main() {
       vec2 y = down_dot(pc.down + e * DECODE(FMT, mat_stride)(D_FF, D_MODEL), row, row2, pc.h + 4 * uint64_t(pair) * D_FF);
       sum += ROUTED != 0 ? ld_weights_float(4 * pair) * y : y;
     }
+    if (SCALE != 1.0) sum *= SCALE;
     store(r, o, sum.x);
     if (PAIRED) store(r, o + teams, sum.y);
   }

@@ -20,6 +20,7 @@ void store(float acc[TILE_ROWS], uint o, uint r0, uint n_live) {
     uint64_t p = 4 * (uint64_t(r0 + j) * Y_STRIDE + y_column + o);
     float y = acc[j];
     if (BIAS != 0) y += ld_bias_float(4 * o);
+    if (SCALE != 1.0) y *= SCALE;
     if (RESIDUAL != 0) y += ld_y_float(p);
     st_y_float(p, y);
   }

@@ -51,6 +51,7 @@ void store(float sum[N_ROW], float scale[N_ROW], uint o, uint n_live) {
     if (TID % LANES == 0 && o < N_OUT && r < n_live) {
       uint64_t p = 4 * (uint64_t(r) * Y_STRIDE + y_column + o);
       if (BIAS != 0) y += ld_bias_float(4 * o);
+      if (SCALE != 1.0) y *= SCALE;
       if (RESIDUAL != 0) y += ld_y_float(p);
       st_y_float(p, y);
     }

@@ -209,7 +209,7 @@ static void run_gate_up(struct oracle_rng *rng, const struct moe_shape *s, bool 
   free(want), free(wrong), free(x), free(ids), free(step);
 }
 
-static void run_down(struct oracle_rng *rng, const struct moe_shape *s, bool routed, bool instrumented) {
+static void run_down(struct oracle_rng *rng, const struct moe_shape *s, bool routed, double scale, bool instrumented) {
   uint32_t rows = s->live + 1;
   uint64_t step_bytes;
   struct oracle_weight down;
@@ -221,7 +221,7 @@ static void run_down(struct oracle_rng *rng, const struct moe_shape *s, bool rou
   struct kernel_case c;
   kernel_case_init(&c, KERNEL_EXPERT_DOWN);
   SET_PARAMS(&c, {"FMT", s->format}, {"D_FF", s->n_in}, {"D_MODEL", s->n_out}, {"N_EXPERT", s->n_expert},
-             {"N_EXPERT_USED", s->n_used}, {"N_ROW", rows}, {"MAX_ROW", MAX_ROW}, {"ROUTED", routed});
+             {"N_EXPERT_USED", s->n_used}, {"N_ROW", rows}, {"MAX_ROW", MAX_ROW}, {"ROUTED", routed}, {"SCALE", scale});
   kernel_case_bind(&c, "h", h, 0);
   kernel_case_bind(&c, "down", down.plane, down.bytes);
   if (routed) kernel_case_bind(&c, "ids", ids, 0);
@@ -236,7 +236,8 @@ static void run_down(struct oracle_rng *rng, const struct moe_shape *s, bool rou
   for (uint32_t p = 0; p < s->live * s->n_used; p++) {
     for (uint32_t k = 0; k < s->n_in; k++) v[k] = h[p * s->n_in + k];
     for (uint32_t o = 0; o < s->n_out; o++)
-      want[p / s->n_used * s->n_out + o] += (routed ? weights[p] : 1) * oracle_dot(&down, routed ? ids[p] : 0, o, v);
+      want[p / s->n_used * s->n_out + o] +=
+          scale * (routed ? weights[p] : 1) * oracle_dot(&down, routed ? ids[p] : 0, o, v);
   }
   for (uint32_t i = 0; i < n; i++) wrong[i] = want[i] - x[i];
   char what[96];
@@ -254,16 +255,16 @@ static void test_few_rows(void **state) {
   for (size_t f = 0; f < oracle_n_format; f++) {
     struct moe_shape s = {oracle_formats[f], oracle_formats[f], oracle_odd_length(oracle_formats[f]), 33, 5, 2, 2};
     run_gate_up(&rng, &s, true, false);
-    run_down(&rng, &s, true, false);
+    run_down(&rng, &s, true, 1, false);
   }
   run_gate_up(&rng, &(struct moe_shape){12, 12, 512, 31, 7, 4, 1}, true, true);
   run_gate_up(&rng, &(struct moe_shape){12, 14, 256, 33, 3, 1, 1}, true, true);
   run_gate_up(&rng, &(struct moe_shape){39, 12, 256, 33, 3, 2, 1}, true, true);
   run_gate_up(&rng, &(struct moe_shape){8, 8, 768, 65, 1, 1, 1}, false, true);
   run_gate_up(&rng, &(struct moe_shape){6, 39, 1408, 5, 4, 2, 1}, true, false);
-  run_down(&rng, &(struct moe_shape){39, 0, 2880, 5, 3, 2, 1}, true, false);
-  run_down(&rng, &(struct moe_shape){14, 0, 768, 32, 6, 4, 1}, true, true);
-  run_down(&rng, &(struct moe_shape){13, 0, 512, 63, 1, 1, 3}, false, true);
+  run_down(&rng, &(struct moe_shape){39, 0, 2880, 5, 3, 2, 1}, true, 1, false);
+  run_down(&rng, &(struct moe_shape){14, 0, 768, 32, 6, 4, 1}, true, 0.22, true);
+  run_down(&rng, &(struct moe_shape){13, 0, 512, 63, 1, 1, 3}, false, 1.5, true);
 }
 
 /* ---- experts, many rows ---- */
@@ -461,8 +462,7 @@ static void test_many_rows(void **state) {
   window_deinit(&dense);
 }
 
-static void test_combine(void **state) {
-  (void)state;
+static void run_combine(double scale) {
   enum { D = 260, USED = 5, ROWS = 9, LIVE = 7 };
   struct oracle_rng rng = {7};
   uint64_t step_bytes;
@@ -471,7 +471,7 @@ static void test_combine(void **state) {
   uint32_t *step = oracle_step(&rng, MAX_ROW, LIVE, 1, 1, NULL, NULL, &step_bytes);
   struct kernel_case c;
   kernel_case_init(&c, KERNEL_COMBINE);
-  SET_PARAMS(&c, {"D_MODEL", D}, {"N_EXPERT_USED", USED}, {"N_ROW", ROWS}, {"MAX_ROW", MAX_ROW});
+  SET_PARAMS(&c, {"D_MODEL", D}, {"N_EXPERT_USED", USED}, {"N_ROW", ROWS}, {"MAX_ROW", MAX_ROW}, {"SCALE", scale});
   kernel_case_bind(&c, "y", y, 0);
   kernel_case_bind(&c, "weights", weights, 0);
   kernel_case_bind(&c, "step", step, step_bytes);
@@ -480,7 +480,7 @@ static void test_combine(void **state) {
   double *want = checked_malloc(LIVE * D * sizeof *want);
   for (int i = 0; i < LIVE * D; i++) {
     want[i] = x[i];
-    for (int j = 0; j < USED; j++) want[i] += (double)weights[i / D * USED + j] * y[(i / D * USED + j) * D + i % D];
+    for (int j = 0; j < USED; j++) want[i] += scale * weights[i / D * USED + j] * y[(i / D * USED + j) * D + i % D];
   }
   oracle_check("combine", got, want, NULL, LIVE * D);
   assert_memory_equal(got + LIVE * D, x + LIVE * D, (ROWS - LIVE) * D * 4);
@@ -488,11 +488,18 @@ static void test_combine(void **state) {
   free(y), free(weights), free(x), free(step), free(want);
 }
 
+static void test_combine(void **state) {
+  (void)state;
+  run_combine(1);
+  run_combine(0.22);
+}
+
 /* ---- gemm ---- */
 
 static void run_gemm(struct oracle_rng *rng, uint32_t format, uint32_t n_in, uint32_t n_out, uint32_t n_row,
                      uint32_t live, uint32_t tm, uint32_t flags, bool instrumented) {
   bool bias = flags & 1, residual = flags & 2, rowsel = flags & 4;
+  double scale = flags & 8 ? 0.375 : 1;
   uint32_t x_rows = rowsel ? 70 : n_row, x_stride = n_in + 32, y_stride = n_out + 3;
   uint64_t step_bytes;
   struct oracle_weight w;
@@ -507,7 +514,7 @@ static void run_gemm(struct oracle_rng *rng, uint32_t format, uint32_t n_in, uin
   kernel_case_init(&c, KERNEL_GEMM);
   SET_PARAMS(&c, {"FMT", format}, {"N_IN", n_in}, {"N_OUT", n_out}, {"N_ROW", n_row}, {"MAX_ROW", MAX_ROW},
              {"X_STRIDE", x_stride}, {"Y_STRIDE", y_stride}, {"X_ROWS", x_rows}, {"TM", tm}, {"BIAS", bias},
-             {"RESIDUAL", residual}, {"ROWSEL", rowsel});
+             {"RESIDUAL", residual}, {"SCALE", scale}, {"ROWSEL", rowsel});
   kernel_case_bind(&c, "weight", w.plane, w.bytes);
   kernel_case_bind(&c, "x", x, 0);
   if (bias) kernel_case_bind(&c, "bias", b, 0);
@@ -525,9 +532,10 @@ static void run_gemm(struct oracle_rng *rng, uint32_t format, uint32_t n_in, uin
     for (uint32_t o = 0; o < n_out; o++) {
       size_t at = (size_t)r * n_out + o;
       rows[at] = got[r * y_stride + o];
-      want[at] = oracle_dot(&w, 0, o, v) + (bias ? b[o] : 0) + (residual ? y[r * y_stride + o] : 0);
+      want[at] = scale * (oracle_dot(&w, 0, o, v) + (bias ? b[o] : 0)) + (residual ? y[r * y_stride + o] : 0);
       wrong[at] = want[at];
-      for (uint32_t k = 0; k < 8; k++) wrong[at] += 0.25 * w.value[o * n_in + n_in / 4 + k]; /* a weight may be 0 */
+      for (uint32_t k = 0; k < 8; k++)
+        wrong[at] += scale * 0.25 * w.value[o * n_in + n_in / 4 + k]; /* a weight may be 0 */
     }
     assert_memory_equal(got + r * y_stride + n_out, y + r * y_stride + n_out, 12);
   }
@@ -547,8 +555,8 @@ static void test_gemm(void **state) {
     run_gemm(&rng, oracle_formats[f], oracle_odd_length(oracle_formats[f]), 33, 16, 15, 8, 0, f == 5);
   run_gemm(&rng, 12, 512, 1, 17, 17, 32, 1, true);
   run_gemm(&rng, 12, 256, 65, 33, 33, 32, 2, false);
-  run_gemm(&rng, 14, 768, 127, 64, 31, 32, 3, true);
-  run_gemm(&rng, 8, 256, 129, 64, 64, 16, 4, true);
+  run_gemm(&rng, 14, 768, 127, 64, 31, 32, 3 | 8, true);
+  run_gemm(&rng, 8, 256, 129, 64, 64, 16, 4 | 8, true);
   run_gemm(&rng, 0, 320, 16, 3, 1, 8, 0, true);
   run_gemm(&rng, 12, 256, 8, 64, 0, 32, 2, false);
 }

@@ -16,6 +16,7 @@
 struct shape {
   uint32_t n_in, n_out, n_row, live;
   bool norm, bias, residual, rowsel;
+  double scale; /* 0: 1 */
 };
 
 /* want[r][o] of the gemv; x_row: rows of x by output row. */
@@ -32,8 +33,8 @@ static void gemv_reference(const struct oracle_weight *w, const struct shape *s,
     if (s->norm)
       for (uint32_t k = 0; k < s->n_in; k++) v[k] *= norm[k] / sqrt(squares / s->n_in + (double)1e-6f);
     for (uint32_t o = 0; o < s->n_out; o++)
-      want[r * s->n_out + o] =
-          oracle_dot(w, 0, o, v) + (s->bias ? bias[o] : 0) + (s->residual ? y[r * s->n_out + o] : 0);
+      want[r * s->n_out + o] = (oracle_dot(w, 0, o, v) + (s->bias ? bias[o] : 0)) * (s->scale != 0 ? s->scale : 1) +
+                               (s->residual ? y[r * s->n_out + o] : 0);
   }
   free(v);
 }
@@ -64,6 +65,7 @@ static void run_shape(struct oracle_rng *rng, uint32_t format, const struct shap
   kernel_case_param(&c, "NORM", s->norm);
   kernel_case_param(&c, "BIAS", s->bias);
   kernel_case_param(&c, "RESIDUAL", s->residual);
+  if (s->scale != 0) kernel_case_param(&c, "SCALE", s->scale);
   kernel_case_param(&c, "ROWSEL", s->rowsel);
   kernel_case_bind(&c, "weight", w.plane, w.bytes);
   kernel_case_bind(&c, "x", x, 0);
@@ -109,9 +111,9 @@ static void test_gemv_formats(void **state) {
 static void test_gemv_shapes(void **state) {
   (void)state;
   static const struct shape shapes[] = {
-      {256, 1, 1, 1, 0, 0, 0, 0},  {1792, 31, 1, 1, 1, 1, 1, 0}, {256, 32, 8, 8, 1, 0, 0, 0},
-      {768, 65, 4, 3, 0, 1, 0, 0}, {512, 64, 8, 5, 1, 0, 0, 1},  {256, 129, 3, 1, 0, 0, 1, 0},
-      {2048, 7, 2, 2, 1, 0, 0, 0},
+      {256, 1, 1, 1, 0, 0, 0, 0, 0},    {1792, 31, 1, 1, 1, 1, 1, 0, 0},  {256, 32, 8, 8, 1, 0, 0, 0, 0},
+      {768, 65, 4, 3, 0, 1, 0, 0, 0},   {512, 64, 8, 5, 1, 0, 0, 1, 0},   {256, 129, 3, 1, 0, 0, 1, 0, 0},
+      {2048, 7, 2, 2, 1, 0, 0, 0, 0},   {256, 33, 1, 1, 1, 1, 1, 0, 0.22}, {512, 65, 3, 2, 0, 1, 0, 1, 1.0 / 6},
   };
   struct oracle_rng rng = {2};
   for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) run_shape(&rng, i & 1 ? 14 : 12, &shapes[i], true);
