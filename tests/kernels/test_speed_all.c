@@ -1,7 +1,8 @@
 /* test_speed_all.c: what the kernels of the embedded model's shape cost on this device: generation, first use (a CPU
- * driver compiles then) and a run, for one token and for a window of 128 rows; the sums per token follow. Prints; a
- * figure is no reason to fail. */
+ * driver compiles then) and a run, for one token and for a window of 128 rows; the sums per token follow. Then gemv and
+ * gemm in every weight format. Prints; a figure is no reason to fail. */
 #include "kernel_case.h"
+#include "kernel_oracle.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -168,7 +169,21 @@ static void test_window(void **state) {
   measure_all("window(128)", window_costs, sizeof window_costs / sizeof *window_costs, 128);
 }
 
+/* One matrix in every format: for one row, and for 128. */
+static void test_every_format(void **state) {
+  (void)state;
+  for (size_t i = 0; i < 2 * oracle_n_format; i++) {
+    char params[96];
+    bool many = i >= oracle_n_format;
+    snprintf(params, sizeof params, "FMT=%u N_IN=1024 N_OUT=512 X_STRIDE=1024 Y_STRIDE=512",
+             oracle_formats[i % oracle_n_format]);
+    measure_all(many ? "gemm(128)" : "gemv(1)", &(struct cost){many ? KERNEL_GEMM : KERNEL_GEMV, params, 1}, 1,
+                many ? 128 : 1);
+  }
+}
+
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_token), cmocka_unit_test(test_window)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_token), cmocka_unit_test(test_window),
+                                     cmocka_unit_test(test_every_format)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
