@@ -54,12 +54,15 @@ static int blocks_turn(struct blocks *b, int layer, int x, uint32_t n_head, uint
 
 int blocks_attention(struct blocks *b, int layer, int x, const struct blocks_attention *kind) {
   const struct hparams *h = &b->h;
-  const struct blocks_heads s = {.n_head = h->n_head,
-                                 .n_kv_head = kind->n_kv_head ? kind->n_kv_head : h->n_kv_head,
+  const struct blocks_heads s = {.n_head = blocks_n_head(b, layer),
+                                 .n_kv_head = kind->n_kv_head ? kind->n_kv_head : blocks_n_kv_head(b, layer),
                                  .d_head = kind->d_head ? kind->d_head : h->d_head,
                                  .d_value = kind->d_head_value ? kind->d_head_value
                                             : kind->d_head     ? kind->d_head
                                                                : h->d_head_value};
+  if (!s.n_head || !s.n_kv_head || s.n_head % s.n_kv_head)
+    return blocks_fail(b, MOE_FAILED, "layer %d: %u attention heads over %u key/value heads; they must share evenly",
+                       layer, s.n_head, s.n_kv_head);
   struct blocks_qkv y = blocks_project(b, layer, blocks_norm(b, layer, x, "attn_norm", h->d_model), kind, &s);
   y.q = blocks_turn(b, layer, y.q, s.n_head, s.d_head, "attn_q_norm", kind);
   y.k = blocks_turn(b, layer, y.k, s.n_kv_head, s.d_head, "attn_k_norm", kind);

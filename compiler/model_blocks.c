@@ -163,6 +163,8 @@ void blocks_init(struct blocks *b, struct ir_graph *graph, const struct gguf *gg
   b->err = err;
   blocks_read_family(b);
 #define HPARAM(field, key, fallback, min, max) blocks_read_u32(b, key, fallback, min, max, &b->h.field);
+#define HPARAM_EACH(field, key, fallback, min, max)                                                                    \
+  blocks_read_each(b, BLOCKS_EACH_##field, fallback, min, max, &b->h.field);
 #define HPARAM_REAL(field, key, fallback, min, max) blocks_read_real(b, key, fallback, min, max, &b->h.field);
 #include "hparams.def"
 #undef HPARAM
@@ -193,6 +195,7 @@ void blocks_init(struct blocks *b, struct ir_graph *graph, const struct gguf *gg
 
 enum moe_code blocks_finish(struct blocks *b) {
   if (!b->code) blocks_check_options(b);
+  blocks_check_each(b);
   blocks_check_window(b);
   for (uint64_t i = 0; !b->code && i < gguf_n_tensor(b->gguf); i++)
     if (!b->used[i])
@@ -201,6 +204,7 @@ enum moe_code blocks_finish(struct blocks *b) {
                   (unsigned long long)i, gguf_tensor(b->gguf, i)->name, b->graph->family);
   free(b->used);
   free(b->honoured);
+  blocks_free_each(b);
   b->used = b->honoured = NULL;
   return b->code;
 }
@@ -337,7 +341,7 @@ int blocks_glu(struct blocks *b, int layer, int gate, int up, enum ir_activation
 
 int blocks_dense_ffn(struct blocks *b, int layer, int x, const struct blocks_ffn *kind) {
   const struct hparams *h = &b->h;
-  uint32_t d_ff = kind->d_ff ? kind->d_ff : h->d_ff;
+  uint32_t d_ff = kind->d_ff ? kind->d_ff : blocks_d_ff(b, layer);
   int n = blocks_norm(b, layer, x, kind->norm ? kind->norm : "ffn_norm", h->d_model);
   int gate = blocks_linear(b, layer, n, "ffn_gate", d_ff, kind->bias);
   int up = blocks_linear(b, layer, n, "ffn_up", d_ff, kind->bias);
@@ -378,7 +382,7 @@ static int blocks_router(struct blocks *b, int layer, int n, const struct blocks
 
 int blocks_routed(struct blocks *b, int layer, int n, int router_n, const struct blocks_experts *kind) {
   const struct hparams *h = &b->h;
-  uint32_t d_ff = kind->d_ff ? kind->d_ff : h->d_ff_expert ? h->d_ff_expert : h->d_ff;
+  uint32_t d_ff = kind->d_ff ? kind->d_ff : h->d_ff_expert ? h->d_ff_expert : blocks_d_ff(b, layer);
   int router = blocks_router(b, layer, router_n, kind);
   int gate = blocks_expert_linear(b, layer, n, router, "ffn_gate_exps", h->d_model, d_ff, kind->bias);
   int up = blocks_expert_linear(b, layer, n, router, "ffn_up_exps", h->d_model, d_ff, kind->bias);

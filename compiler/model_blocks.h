@@ -17,6 +17,7 @@
 
 struct hparams {
 #define HPARAM(field, key, fallback, min, max) uint32_t field;
+#define HPARAM_EACH HPARAM
 #define HPARAM_REAL(field, key, fallback, min, max) double field;
 #include "hparams.def"
 #undef HPARAM
@@ -24,13 +25,26 @@ struct hparams {
   uint32_t n_vocab; /* rows of token_embd.weight */
 };
 
+/* The hyperparameters that may differ from layer to layer. */
+enum blocks_each {
+#define HPARAM(field, key, fallback, min, max)
+#define HPARAM_REAL(field, key, fallback, min, max)
+#define HPARAM_EACH(field, key, fallback, min, max) BLOCKS_EACH_##field,
+#include "hparams.def"
+#undef HPARAM
+#undef HPARAM_REAL
+  BLOCKS_N_EACH
+};
+
 struct blocks {
   struct ir_graph *graph; /* under construction, borrowed */
   const struct gguf *gguf;
   struct hparams h;
-  bool *used;     /* by tensor index */
-  bool *honoured; /* by HPARAM_OPTION row */
-  bool yarn;      /* rope.scaling.type */
+  bool *used;                    /* by tensor index */
+  bool *honoured;                /* by HPARAM_OPTION row */
+  uint32_t *each[BLOCKS_N_EACH]; /* n_layer values, where the file has an array; else NULL */
+  bool each_asked[BLOCKS_N_EACH];
+  bool yarn; /* rope.scaling.type */
   bool window_asked;
   enum moe_code code;
   struct moe_error *err;
@@ -82,6 +96,12 @@ int blocks_fail(struct blocks *b, enum moe_code code, const char *format, ...) _
  * family computes with it, whatever it is. Keys that no call has asked for are declined unless they change nothing.
  * Fails for values outside the row's bounds, and for a key that is no row. */
 double blocks_honours(struct blocks *b, const char *key, double fallback);
+
+/* A layer's hyperparameters, where the file may have one a layer; 0: the layer has none of it. A family that reads
+ * b->h instead is declined for files whose layers differ. */
+uint32_t blocks_n_head(struct blocks *b, int layer);
+uint32_t blocks_n_kv_head(struct blocks *b, int layer);
+uint32_t blocks_d_ff(struct blocks *b, int layer);
 
 /* Tensors. Name: "blk.<layer>.<name>", or only <name> with IR_NO_LAYER. n_in columns, n_out rows, n_mat matrices,
  * exactly. NULL after a failure; blocks_optional_tensor also returns NULL, without failing, when the file has none. */

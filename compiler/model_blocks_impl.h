@@ -13,6 +13,13 @@ const char *blocks_key(const struct blocks *b, const char *key, char *text, size
 void blocks_read_u32(struct blocks *b, const char *key, double fallback, uint32_t min, uint32_t max, uint32_t *value);
 void blocks_read_real(struct blocks *b, const char *key, double fallback, double min, double max, double *value);
 
+/* A row HPARAM_EACH: into *value (the first that is not 0) and b->each; declined when layers differ and nobody has
+ * asked by layer; freed. */
+void blocks_read_each(struct blocks *b, enum blocks_each row, double fallback, uint32_t min, uint32_t max,
+                      uint32_t *value);
+void blocks_check_each(struct blocks *b);
+void blocks_free_each(struct blocks *b);
+
 /* Reads how rotary positions are scaled into b->h and b->yarn. */
 void blocks_read_rope(struct blocks *b);
 
