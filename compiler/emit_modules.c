@@ -24,6 +24,7 @@ static const struct {
     {KERNEL_EXPERT_GATE_UP, "N_ROW"},
     {KERNEL_EXPERT_DOWN, "N_ROW"},
     {KERNEL_COMBINE, "N_ROW"},
+    {KERNEL_GLU, "N_ROW"},
     {KERNEL_EXPERT_GATE_UP_GEMM, "N_ROW"},
     {KERNEL_EXPERT_DOWN_GEMM, "N_ROW"},
 };

@@ -164,6 +164,12 @@ enum moe_code ir_shape_glu(const struct ir_graph *g, const struct ir_node *node,
 /* Groups divide the experts evenly, and those that are kept have enough of them. */
 static enum moe_code ir_check_groups(const struct ir_node *node, struct moe_error *err) {
   const struct ir_attr *a = &node->a;
+  if (a->gating == IR_GATING_SOFTMAX_AFTER && (a->n_group > 1 || node->weight[2]))
+    return moe_fail(
+        err, MOE_FAILED,
+        "layer %d, router: groups or a selection bias need probabilities before the choice; softmax over the "
+        "chosen has them after",
+        node->layer);
   if (a->n_group <= 1) return MOE_OK;
   uint32_t size = a->n_expert / a->n_group, n_sum = a->n_group_sum ? a->n_group_sum : 2;
   if (a->n_expert % a->n_group || a->n_group_used == 0 || a->n_group_used > a->n_group || n_sum > 2 || n_sum > size ||

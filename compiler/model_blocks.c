@@ -363,7 +363,7 @@ static int blocks_expert_linear(struct blocks *b, int layer, int x, int router, 
                                           .a = {.n_expert = h->n_expert, .n_expert_used = h->n_expert_used}});
 }
 
-static int blocks_router(struct blocks *b, int layer, int n, const struct blocks_experts *kind) {
+int blocks_router(struct blocks *b, int layer, int n, const struct blocks_experts *kind) {
   const struct hparams *h = &b->h;
   const struct ir_attr a = {.n_expert = h->n_expert,
                             .n_expert_used = h->n_expert_used,
@@ -380,10 +380,9 @@ static int blocks_router(struct blocks *b, int layer, int n, const struct blocks
   return blocks_node(b, &(struct ir_node){.op = IR_ROUTER, .layer = layer, .in = {n}, .weight = {w, v, s}, .a = a});
 }
 
-int blocks_routed(struct blocks *b, int layer, int n, int router_n, const struct blocks_experts *kind) {
+int blocks_routed(struct blocks *b, int layer, int n, int router, const struct blocks_experts *kind) {
   const struct hparams *h = &b->h;
   uint32_t d_ff = kind->d_ff ? kind->d_ff : h->d_ff_expert ? h->d_ff_expert : blocks_d_ff(b, layer);
-  int router = blocks_router(b, layer, router_n, kind);
   int gate = blocks_expert_linear(b, layer, n, router, "ffn_gate_exps", h->d_model, d_ff, kind->bias);
   int up = blocks_expert_linear(b, layer, n, router, "ffn_up_exps", h->d_model, d_ff, kind->bias);
   int mul = blocks_glu(b, layer, gate, up, kind->activation);
@@ -407,9 +406,10 @@ int blocks_shared_expert(struct blocks *b, int layer, int n, const struct blocks
 
 int blocks_expert_ffn(struct blocks *b, int layer, int x, const struct blocks_experts *kind) {
   int n = blocks_norm(b, layer, x, kind->norm ? kind->norm : "ffn_norm", b->h.d_model);
-  if (!kind->shared) return blocks_add(b, layer, x, blocks_routed(b, layer, n, n, kind));
-  int shared = blocks_shared_expert(b, layer, n, kind->shared);
-  return blocks_add(b, layer, x, blocks_add(b, layer, shared, blocks_routed(b, layer, n, n, kind)));
+  int router = blocks_router(b, layer, n, kind); /* first: it can make the normed rows on the way */
+  int shared = kind->shared ? blocks_shared_expert(b, layer, n, kind->shared) : IR_NONE;
+  int y = blocks_routed(b, layer, n, router, kind);
+  return blocks_add(b, layer, x, kind->shared ? blocks_add(b, layer, shared, y) : y);
 }
 
 int blocks_head(struct blocks *b, int x) {

@@ -138,9 +138,10 @@ int blocks_add(struct blocks *b, int layer, int x, int y);
 int blocks_dense_ffn(struct blocks *b, int layer, int x, const struct blocks_ffn *kind);
 int blocks_expert_ffn(struct blocks *b, int layer, int x, const struct blocks_experts *kind);
 
-/* Their parts, for normed rows n, without residual: the routed experts' sum, chosen by router_n (n in most families),
- * and the shared expert's row, gated when it is. */
-int blocks_routed(struct blocks *b, int layer, int n, int router_n, const struct blocks_experts *kind);
+/* Its parts, for normed rows n, without residual: the choice (its rows may be others than the experts'), the routed
+ * experts' sum, and the shared expert's row, gated when it is. */
+int blocks_router(struct blocks *b, int layer, int n, const struct blocks_experts *kind);
+int blocks_routed(struct blocks *b, int layer, int n, int router, const struct blocks_experts *kind);
 int blocks_shared_expert(struct blocks *b, int layer, int n, const struct blocks_shared *kind);
 
 /* act(a) * b; a of one column holds for all of b's. */

@@ -51,8 +51,9 @@ struct plan_operand pass_plane(struct pass *p, int i, int k, bool vector, double
 static const struct {
   const char *param;
   uint32_t multiple, max;
-} pass_limits[] = {{"N_IN", 32, 0},      {"D_MODEL", 32, 0}, {"D_FF", 32, 0}, {"D_HEAD", 32, 1024},
-                   {"D_HEAD_V", 4, 512}, {"N_ROT", 4, 0},    {"D_A", 4, 0},   {"D_B", 4, 0}};
+} pass_limits[] = {{"N_IN", 32, 0},      {"D_MODEL", 32, 0},       {"D_FF", 32, 0},    {"D_HEAD", 32, 1024},
+                   {"D_HEAD_V", 4, 512}, {"N_ROT", 4, 0},          {"D_A", 4, 0},      {"D_B", 4, 0},
+                   {"N_EXPERT", 1, 512}, {"N_EXPERT_USED", 1, 64}, {"N_GROUP", 1, 32}, {"N_COL", 4, 0}};
 
 static bool pass_fits(struct pass *p, const char *kernel, const struct shadergen_param *param) {
   for (size_t i = 0; i < sizeof pass_limits / sizeof *pass_limits; i++) {
@@ -173,7 +174,7 @@ static enum img_role pass_linear_role(const struct pass *p, const struct ir_node
 static bool pass_linear(struct pass *p, int i) {
   const struct ir_node *node = &p->graph->node[i];
   if (!pass_ready(p, node->in[0])) return false;
-  if (p->n_use[i] == 1 && p->graph->node[p->last_use[i]].op == IR_GLU) return false; /* gate_up takes it */
+  if (pass_gate_up_takes(p, i)) return false;
   int x, add = pass_residual(p, i, &x);
   if (add != IR_NONE) {
     pass_product(p, i, pass_linear_role(p, node), p->value[x].act, add);
@@ -224,8 +225,9 @@ static const struct pass_pattern {
   enum ir_op root;
   bool (*match)(struct pass *p, int i);
 } pass_patterns[] = {
-    {IR_EMBED, pass_embed},   {IR_SELECT, pass_select},       {IR_RMSNORM, pass_norm}, {IR_LINEAR, pass_linear},
-    {IR_ROUTER, pass_router}, {IR_ATTENTION, pass_attention}, {IR_GLU, pass_gate_up},  {IR_COMBINE, pass_expert_down},
+    {IR_EMBED, pass_embed},   {IR_SELECT, pass_select}, {IR_RMSNORM, pass_norm},
+    {IR_LINEAR, pass_linear}, {IR_ROUTER, pass_router}, {IR_ATTENTION, pass_attention},
+    {IR_GLU, pass_gate_up},   {IR_GLU, pass_glu},       {IR_COMBINE, pass_expert_down},
 };
 
 /* ---- The pass ---- */

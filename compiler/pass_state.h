@@ -50,7 +50,11 @@ struct pass_arg {
 bool pass_attention(struct pass *p, int i);
 bool pass_router(struct pass *p, int i);
 bool pass_gate_up(struct pass *p, int i);
+bool pass_glu(struct pass *p, int i);
 bool pass_expert_down(struct pass *p, int i);
+
+/* Whether pass_gate_up will take the product i. */
+bool pass_gate_up_takes(const struct pass *p, int i);
 
 /* Records a failure. Returns true: the pattern has taken the node. */
 bool pass_fail(struct pass *p, enum moe_code code, const char *format, ...) __attribute__((format(printf, 3, 4)));

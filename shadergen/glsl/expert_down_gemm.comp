@@ -11,10 +11,11 @@
 
 #define PAIRED (EXTRA == 2)
 
-void store(float acc[TILE_ROWS], uint o, uint pair[TILE_ROWS], uint n) {
+void store(float acc[TILE_ROWS], uint e, uint o, uint pair[TILE_ROWS], uint n) {
   if (o >= D_MODEL) return;
+  float bias = BIAS != 0 ? ld_bias_float(e * plane_row(D_MODEL, 1, 4) + 4 * o) : 0.0;
   [[unroll]] for (uint j = 0; j < TILE_ROWS; j++)
-    if (j < n) st_y_float(4 * (uint64_t(pair[j]) * D_MODEL + o), acc[j]);
+    if (j < n) st_y_float(4 * (uint64_t(pair[j]) * D_MODEL + o), acc[j] + bias);
 }
 
 void main() {
@@ -46,7 +47,7 @@ void main() {
         }
       }
     }
-    store(acc, o, pair, tile.z - i0);
-    if (PAIRED) store(acc2, o + WG, pair, tile.z - i0);
+    store(acc, tile.x, o, pair, tile.z - i0);
+    if (PAIRED) store(acc2, tile.x, o + WG, pair, tile.z - i0);
   }
 }

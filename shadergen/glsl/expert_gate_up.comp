@@ -7,6 +7,7 @@
 #include "formats.glsl"
 #include "act.glsl"
 #include "weight.glsl"
+#include "glu.glsl"
 
 /* OUT += row ROW of a plane's matrix . x */
 #define DOT_ROW(NUMBER, OUT, FIELD, MATRIX, ROW, X)                                                                    \
@@ -21,7 +22,7 @@
     }                                                                                                                  \
   }
 
-void output_of(uint o, uint64_t x, uint64_t gate_matrix, uint64_t up_matrix, uint64_t h) {
+void output_of(uint e, uint o, uint64_t x, uint64_t gate_matrix, uint64_t up_matrix, uint64_t h) {
   uint row = min(o, uint(D_FF - 1));
   float gate = 0, up = 0;
 #if FMT_GATE == FMT_UP
@@ -46,7 +47,13 @@ void output_of(uint o, uint64_t x, uint64_t gate_matrix, uint64_t up_matrix, uin
 #endif
   gate = lanes_sum(gate);
   up = lanes_sum(up);
-  if (TID % LANES == 0 && o < D_FF) st_h_float(h + 4 * o, gate / (1.0 + exp(-gate)) * up);
+  if (TID % LANES != 0 || o >= D_FF) return;
+  if (BIAS != 0) {
+    uint64_t p = e * plane_row(D_FF, 1, 4) + 4 * o;
+    gate += ld_gate_bias_float(p);
+    up += ld_up_bias_float(p);
+  }
+  st_h_float(h + 4 * o, glu(gate, up));
 }
 
 void main() {
@@ -59,5 +66,5 @@ void main() {
   uint64_t up_matrix = pc.up + e * DECODE(FMT_UP, mat_stride)(D_MODEL, D_FF);
   uint first = gl_WorkGroupID.x * teams * EXTRA + TID / LANES;
   for (uint i = 0; i < EXTRA; i++)
-    output_of(first + i * teams, pc.xn + 4 * uint64_t(r) * D_MODEL, gate_matrix, up_matrix, 4 * uint64_t(pair) * D_FF);
+    output_of(e, first + i * teams, pc.xn + 4 * uint64_t(r) * D_MODEL, gate_matrix, up_matrix, 4 * uint64_t(pair) * D_FF);
 }

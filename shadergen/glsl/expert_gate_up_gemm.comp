@@ -8,6 +8,7 @@
 #include "act.glsl"
 #include "weight.glsl"
 #include "tile.glsl"
+#include "glu.glsl"
 
 /* ACC += row `row` of a plane's matrix . the rows at `offset`. */
 #define TILE_ROW(NUMBER, ACC, FIELD, MATRIX)                                                                           \
@@ -28,6 +29,8 @@ void main() {
   if (ROUTED == 0) tile.z = tile.y < n_live ? min(uint(TM), n_live - tile.y) : 0;
   uint64_t gate_matrix = pc.gate + tile.x * DECODE(FMT_GATE, mat_stride)(D_MODEL, D_FF);
   uint64_t up_matrix = pc.up + tile.x * DECODE(FMT_UP, mat_stride)(D_MODEL, D_FF);
+  uint64_t bias_at = tile.x * plane_row(D_FF, 1, 4) + 4 * row;
+  float gate_bias = BIAS != 0 ? ld_gate_bias_float(bias_at) : 0.0, up_bias = BIAS != 0 ? ld_up_bias_float(bias_at) : 0.0;
   for (uint i0 = 0; i0 < tile.z; i0 += TILE_ROWS) {
     uint pair[TILE_ROWS], offset[TILE_ROWS];
     [[unroll]] for (uint j = 0; j < TILE_ROWS; j++) {
@@ -56,6 +59,6 @@ void main() {
 #endif
     [[unroll]] for (uint j = 0; j < TILE_ROWS; j++)
       if (o < D_FF && i0 + j < tile.z)
-        st_h_float(4 * (uint64_t(pair[j]) * D_FF + o), gate[j] / (1.0 + exp(-gate[j])) * up[j]);
+        st_h_float(4 * (uint64_t(pair[j]) * D_FF + o), glu(gate[j] + gate_bias, up[j] + up_bias));
   }
 }

@@ -106,6 +106,13 @@ static uint64_t act_extent(const struct plan_op *op, uint32_t field) {
   return bytes;
 }
 
+/* A parameter of an operation's request; -1 when it has none of this name. */
+static double param_of(const struct plan_op *op, const char *name) {
+  for (uint32_t i = 0; i < op->request.n_param; i++)
+    if (!strcmp(op->request.param[i].name, name)) return op->request.param[i].value;
+  return -1;
+}
+
 /* Follows a template: a byte that is read was written by an earlier dispatch, or is a counter. */
 static void check_template(const struct plan *plan, const struct plan_template *t) {
   uint8_t *written = calloc(1, t->act_bytes);
@@ -120,7 +127,8 @@ static void check_template(const struct plan *plan, const struct plan_template *
       assert_true(at % IMG_PLANE_ALIGN == 0 && at + n <= t->act_bytes);
       bool scratch = info->push[f].access == KERNEL_ACCESS_RW &&
                      (!strcmp(info->push[f].name, "partial") || !strcmp(info->push[f].name, "logits"));
-      bool product = !strcmp(info->push[f].name, "y"); /* RW for the residual form; the other writes first */
+      bool product = !strcmp(info->push[f].name, "y") || /* RW for the residual form; the other writes first */
+                     (!strcmp(info->push[f].name, "x") && param_of(op, "RESIDUAL") == 0);
       if ((info->push[f].access & KERNEL_ACCESS_R) && !scratch && !product)
         for (uint64_t b = 0; b < n; b++)
           if (!written[at + b])
