@@ -81,5 +81,5 @@ int blocks_attention(struct blocks *b, int layer, int x, const struct blocks_att
                                                    .state = blocks_state(b, s.n_kv_head, s.d_head, s.d_value)}});
   out = blocks_linear(b, layer, out, "attn_output", h->d_model, kind->output_bias);
   if (kind->post_norm) out = blocks_norm(b, layer, out, kind->post_norm, h->d_model);
-  return blocks_add(b, layer, x, out);
+  return blocks_residual(b, layer, x, out);
 }

@@ -303,8 +303,12 @@ const char *blocks_name(const char *name, const char *kind, char text[96]) {
 }
 
 int blocks_embed(struct blocks *b) {
+  return blocks_embed_scaled(b, 1);
+}
+
+int blocks_embed_scaled(struct blocks *b, double scale) {
   const struct gguf_tensor *w = blocks_tensor(b, IR_NO_LAYER, "token_embd.weight", b->h.d_model, b->h.n_vocab, 1);
-  return blocks_node(b, &(struct ir_node){.op = IR_EMBED, .layer = IR_NO_LAYER, .weight = {w}, .a = {.scale = 1}});
+  return blocks_node(b, &(struct ir_node){.op = IR_EMBED, .layer = IR_NO_LAYER, .weight = {w}, .a = {.scale = scale}});
 }
 
 int blocks_norm(struct blocks *b, int layer, int x, const char *name, uint32_t group) {
@@ -332,6 +336,11 @@ int blocks_add(struct blocks *b, int layer, int x, int y) {
   return blocks_node(b, &(struct ir_node){.op = IR_ADD, .layer = layer, .in = {x, y}});
 }
 
+int blocks_residual(struct blocks *b, int layer, int x, int y) {
+  return blocks_node(b,
+                     &(struct ir_node){.op = IR_ADD, .layer = layer, .in = {x, y}, .a = {.scale = b->residual_scale}});
+}
+
 /* ---- Blocks ---- */
 
 int blocks_glu(struct blocks *b, int layer, int gate, int up, enum ir_activation activation) {
@@ -339,14 +348,27 @@ int blocks_glu(struct blocks *b, int layer, int gate, int up, enum ir_activation
       b, &(struct ir_node){.op = IR_GLU, .layer = layer, .in = {gate, up}, .a = {.activation = activation}});
 }
 
+/* The rows of gate and up in one tensor. */
+static void blocks_fused_up(struct blocks *b, int layer, int n, uint32_t d_ff, int *gate, int *up) {
+  const struct gguf_tensor *w = blocks_tensor(b, layer, "ffn_up.weight", b->h.d_model, 2 * (uint64_t)d_ff, 1);
+  *gate = blocks_product(b, layer, n, blocks_rows(b, w, 0, d_ff, 0, 0, "gate"), NULL);
+  *up = blocks_product(b, layer, n, blocks_rows(b, w, d_ff, d_ff, 0, 0, "up"), NULL);
+}
+
 int blocks_dense_ffn(struct blocks *b, int layer, int x, const struct blocks_ffn *kind) {
   const struct hparams *h = &b->h;
   uint32_t d_ff = kind->d_ff ? kind->d_ff : blocks_d_ff(b, layer);
-  int n = blocks_norm(b, layer, x, kind->norm ? kind->norm : "ffn_norm", h->d_model);
-  int gate = blocks_linear(b, layer, n, "ffn_gate", d_ff, kind->bias);
-  int up = blocks_linear(b, layer, n, "ffn_up", d_ff, kind->bias);
+  int n = blocks_norm(b, layer, x, kind->norm ? kind->norm : "ffn_norm", h->d_model), gate, up;
+  if (kind->fused) {
+    blocks_fused_up(b, layer, n, d_ff, &gate, &up);
+  } else {
+    gate = blocks_linear(b, layer, n, "ffn_gate", d_ff, kind->bias);
+    up = blocks_linear(b, layer, n, "ffn_up", d_ff, kind->bias);
+  }
   int mul = blocks_glu(b, layer, gate, up, kind->activation);
-  return blocks_add(b, layer, x, blocks_linear(b, layer, mul, "ffn_down", h->d_model, kind->bias));
+  int y = blocks_linear(b, layer, mul, "ffn_down", h->d_model, kind->bias);
+  if (kind->post_norm) y = blocks_norm(b, layer, y, kind->post_norm, h->d_model);
+  return blocks_residual(b, layer, x, y);
 }
 
 static int blocks_expert_linear(struct blocks *b, int layer, int x, int router, const char *name, uint64_t n_in,
@@ -409,13 +431,18 @@ int blocks_expert_ffn(struct blocks *b, int layer, int x, const struct blocks_ex
   int router = blocks_router(b, layer, n, kind); /* first: it can make the normed rows on the way */
   int shared = kind->shared ? blocks_shared_expert(b, layer, n, kind->shared) : IR_NONE;
   int y = blocks_routed(b, layer, n, router, kind);
-  return blocks_add(b, layer, x, kind->shared ? blocks_add(b, layer, shared, y) : y);
+  return blocks_residual(b, layer, x, kind->shared ? blocks_add(b, layer, shared, y) : y);
 }
 
 int blocks_head(struct blocks *b, int x) {
+  return blocks_head_scaled(b, x, 1);
+}
+
+int blocks_head_scaled(struct blocks *b, int x, double scale) {
   int s = blocks_node(b, &(struct ir_node){.op = IR_SELECT, .layer = IR_NO_LAYER, .in = {x}});
   int n = blocks_norm(b, IR_NO_LAYER, s, "output_norm", b->h.d_model);
   const struct gguf_tensor *w = blocks_optional_tensor(b, IR_NO_LAYER, "output.weight", b->h.d_model, b->h.n_vocab, 1);
   if (!w) w = blocks_tensor(b, IR_NO_LAYER, "token_embd.weight", b->h.d_model, b->h.n_vocab, 1);
-  return blocks_node(b, &(struct ir_node){.op = IR_LINEAR, .layer = IR_NO_LAYER, .in = {n}, .weight = {w}});
+  return blocks_node(
+      b, &(struct ir_node){.op = IR_LINEAR, .layer = IR_NO_LAYER, .in = {n}, .weight = {w}, .a = {.scale = scale}});
 }

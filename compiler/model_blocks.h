@@ -44,7 +44,8 @@ struct blocks {
   bool *honoured;                /* by HPARAM_OPTION row */
   uint32_t *each[BLOCKS_N_EACH]; /* n_layer values, where the file has an array; else NULL */
   bool each_asked[BLOCKS_N_EACH];
-  bool yarn; /* rope.scaling.type */
+  bool yarn;             /* rope.scaling.type */
+  double residual_scale; /* multiplies what whole blocks add to the stream; 0: 1. A family sets it before its blocks */
   bool window_asked;
   enum moe_code code;
   struct moe_error *err;
@@ -54,8 +55,10 @@ struct blocks {
 struct blocks_ffn {
   const char *norm; /* NULL: "ffn_norm" */
   enum ir_activation activation;
-  bool bias;     /* ffn_gate.bias, ffn_up.bias, ffn_down.bias */
-  uint32_t d_ff; /* 0: the hyperparameter feed_forward_length */
+  bool bias;             /* ffn_gate.bias, ffn_up.bias, ffn_down.bias */
+  bool fused;            /* no ffn_gate: ffn_up has the gate's rows, then up's own */
+  uint32_t d_ff;         /* 0: the hyperparameter feed_forward_length */
+  const char *post_norm; /* the norm between the block and the residual sum; NULL: none */
 };
 
 /* An expert that every row passes: ffn_gate_shexp, ffn_up_shexp, ffn_down_shexp. */
@@ -129,10 +132,14 @@ int blocks_node(struct blocks *b, const struct ir_node *node);
 /* Single operations. x, returned: values of the graph. Norms are "<name>.weight"; linear layers too, with
  * "<name>.bias" when `bias`. */
 int blocks_embed(struct blocks *b);
+int blocks_embed_scaled(struct blocks *b, double scale);
 int blocks_norm(struct blocks *b, int layer, int x, const char *name, uint32_t group);
 int blocks_linear(struct blocks *b, int layer, int x, const char *name, uint32_t n_out, bool bias);
 int blocks_product(struct blocks *b, int layer, int x, const struct gguf_tensor *w, const struct gguf_tensor *bias);
 int blocks_add(struct blocks *b, int layer, int x, int y);
+
+/* x + residual_scale * y: how a block's output y goes onto the stream x. */
+int blocks_residual(struct blocks *b, int layer, int x, int y);
 
 /* Whole blocks with their norm and residual: x + f(norm(x)). */
 int blocks_dense_ffn(struct blocks *b, int layer, int x, const struct blocks_ffn *kind);
@@ -149,5 +156,6 @@ int blocks_glu(struct blocks *b, int layer, int gate, int up, enum ir_activation
 
 /* Output norm and output matrix over the selected rows; output.weight, or token_embd.weight where the two are tied. */
 int blocks_head(struct blocks *b, int x);
+int blocks_head_scaled(struct blocks *b, int x, double scale); /* the logits times scale */
 
 #endif

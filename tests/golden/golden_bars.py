@@ -82,9 +82,9 @@ def must_fail(name, sample, got, *bars):
 BARS_IMAGE = 0.01, 0.15  # tier base
 
 
-def compile_image(model, folder):
+def compile_image(model, folder, *options):
     image = pathlib.Path(folder, pathlib.Path(model).stem + ".img")
-    subprocess.run([os.environ["MOEC"], str(model), "-q", "--no-selftest", "-o", str(image)], check=True)
+    subprocess.run([os.environ["MOEC"], str(model), "-q", "--no-selftest", "-o", str(image), *options], check=True)
     return image
 
 

@@ -28,6 +28,14 @@ QKV_BIAS = "attn_q.bias h, attn_k.bias k, attn_v.bias k"
 QK_NORM = "attn_q_norm.weight hd, attn_k_norm.weight hd"
 DENSE = "ffn_norm.weight d, ffn_gate.weight d f, ffn_up.weight d f, ffn_down.weight f d"
 EXPERTS = "ffn_norm.weight d, ffn_gate_inp.weight d e, ffn_gate_exps.weight d x e, ffn_up_exps.weight d x e, ffn_down_exps.weight x d e"
+BIASED_CHOICE = "exp_probs_b.bias e"
+SHARED = "ffn_gate_shexp.weight d s, ffn_up_shexp.weight d s, ffn_down_shexp.weight s d"
+FUSED_ATTENTION = "attn_norm.weight d, attn_qkv.weight d qkv, attn_output.weight h d"
+NEXTN = "nextn.eh_proj.weight 128 d, nextn.enorm.weight d, nextn.hnorm.weight d, layer_output_norm.weight d"
+
+MOE = {"expert_count": 8, "expert_used_count": 3, "expert_feed_forward_length": 32}
+LEAD = {"leading_dense_block_count": 1}
+GRANITE = {"embedding_scale": 1.5, "residual_scale": 0.75, "attention.scale": 0.25, "logit_scale": 0.8}
 
 
 def family(architecture, keys, once, *layer, layers=3, seed=1, per_layer=None, recurrent=False, **sizes):
@@ -37,7 +45,21 @@ def family(architecture, keys, once, *layer, layers=3, seed=1, per_layer=None, r
 
 
 FAMILIES = {
+    "llama": family("llama", {"rope.dimension_count": 32}, HEAD + ", rope_freqs.weight 16", ATTENTION, DENSE, h=128, k=64, seed=7),
     "qwen2": family("qwen2", {}, HEAD_TIED, ATTENTION, QKV_BIAS, DENSE, seed=3),
+    "olmoe": family("olmoe", MOE | {"feed_forward_length": 32}, HEAD, ATTENTION, "attn_q_norm.weight h, attn_k_norm.weight k", EXPERTS, k=64),
+    "granite": family("granite", GRANITE, HEAD, ATTENTION, DENSE, h=128, k=64, seed=8),
+    # 40 experts: no power of two
+    "granitemoe": family("granitemoe", GRANITE | MOE | {"feed_forward_length": 32, "expert_count": 40, "expert_used_count": 5}, HEAD_TIED, ATTENTION,
+                         EXPERTS, h=128, k=64, e=40, seed=4),
+    "dots1": family("dots1", MOE | LEAD | {"expert_gating_func": 2, "expert_weights_norm": True, "expert_weights_scale": 2.5, "expert_shared_count": 2},
+                    HEAD, ATTENTION, QK_NORM, EXPERTS, BIASED_CHOICE, SHARED, per_layer={0: (ATTENTION, QK_NORM, DENSE)}, k=64, s=64, seed=2),
+    "ernie4_5": family("ernie4_5", {}, HEAD_TIED, ATTENTION, DENSE, h=128, k=64, seed=10),
+    "ernie4_5-moe": family("ernie4_5-moe", MOE | LEAD | {"interleave_moe_layer_step": 1, "expert_shared_feed_forward_length": 64}, HEAD_TIED,
+                           ATTENTION, EXPERTS, BIASED_CHOICE, SHARED, per_layer={0: (ATTENTION, DENSE)}, h=128, k=64, s=64, seed=2),
+    "hunyuan-moe": family("hunyuan-moe", MOE | {"feed_forward_length": 32, "expert_shared_feed_forward_length": 64}, HEAD_TIED, ATTENTION, QK_NORM,
+                          EXPERTS, SHARED, h=128, k=64, s=64, seed=11),
+    "hunyuan-dense": family("hunyuan-dense", {}, HEAD_TIED, ATTENTION, QK_NORM, DENSE, h=128, k=64, seed=10),
 }
 
 
