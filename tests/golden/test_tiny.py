@@ -12,7 +12,13 @@ import golden_bars
 import tiny_models
 
 # Families whose goldens are of trained models: tests/golden/wordnet-*.json and those that test_golden_all.py takes.
-TRAINED = {"qwen3", "qwen3moe", "gpt-oss"}
+TRAINED = {
+    "glm4moe",
+    "gpt-oss",
+    "qwen2moe",
+    "qwen3",
+    "qwen3moe",
+}
 BARS_ORACLE, BARS_IMAGE = (1e-4, 1e-3), (1e-3, 1e-2)
 BARS_RECURRENT = 0.02, 0.3
 WINDOWS = ("1", "7", "64")
