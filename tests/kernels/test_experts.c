@@ -260,6 +260,7 @@ static void test_few_rows(void **state) {
   run_gate_up(&rng, &(struct moe_shape){12, 12, 512, 31, 7, 4, 1}, true, true);
   run_gate_up(&rng, &(struct moe_shape){12, 14, 256, 33, 3, 1, 1}, true, true);
   run_gate_up(&rng, &(struct moe_shape){39, 12, 256, 33, 3, 2, 1}, true, true);
+  run_gate_up(&rng, &(struct moe_shape){16, 21, 768, 35, 3, 2, 1}, true, true); /* two codebooks */
   run_gate_up(&rng, &(struct moe_shape){8, 8, 768, 65, 1, 1, 1}, false, true);
   run_gate_up(&rng, &(struct moe_shape){6, 39, 1408, 5, 4, 2, 1}, true, false);
   run_down(&rng, &(struct moe_shape){39, 0, 2880, 5, 3, 2, 1}, true, 1, false);
@@ -444,6 +445,7 @@ static void test_many_rows(void **state) {
   static const struct window more[] = {
       {.shape = {12, 12, 256, 65, 16, 4, 17}, .n_row = 32, .tm = 32},
       {.shape = {12, 14, 512, 7, 6, 2, 33}, .n_row = 33, .tm = 16},
+      {.shape = {19, 29, 512, 9, 3, 2, 5}, .n_row = 5, .tm = 8}, /* two formats with one codebook */
       {.shape = {6, 39, 1408, 3, 6, 2, 5}, .n_row = 6, .tm = 8},
       {.shape = {8, 8, 256, 64, 3, 1, 64}, .n_row = 64, .tm = 32},
       {.shape = {14, 14, 256, 3, 128, 8, 2}, .n_row = 2, .tm = 8},
