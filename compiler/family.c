@@ -54,7 +54,7 @@ enum moe_code family_build(const struct gguf *gguf, struct ir_graph *graph, stru
   ir_init(graph, gguf);
   struct blocks b;
   blocks_init(&b, graph, gguf, err);
-  family->build(&b);
+  if (!b.code) family->build(&b); /* else its loops would run over numbers that are out of bounds */
   if ((code = blocks_finish(&b))) ir_deinit(graph);
   return code;
 }
