@@ -13,30 +13,48 @@ struct blocks_heads {
   uint32_t n_head, n_kv_head, d_head, d_value;
 };
 
-/* q, k and v as projected. */
+/* q, k and v as projected; gate: IR_NONE, or as wide as q. */
 struct blocks_qkv {
-  int q, k, v;
+  int q, k, v, gate;
 };
 
-static struct blocks_qkv blocks_split_qkv(struct blocks *b, int layer, int x, const struct blocks_heads *s, bool bias) {
-  const uint64_t n[3] = {(uint64_t)s->n_head * s->d_head, (uint64_t)s->n_kv_head * s->d_head,
+/* q and gate of the first rows of w, which has for every head q's rows, then the gate's. */
+static void blocks_split_gate(struct blocks *b, int layer, int x, const struct gguf_tensor *w,
+                              const struct blocks_heads *s, struct blocks_qkv *y) {
+  uint64_t n = (uint64_t)s->n_head * s->d_head, d = s->d_head;
+  y->q = blocks_product(b, layer, x, blocks_rows(b, w, 0, n, d, 2 * d, "q"), NULL);
+  y->gate = blocks_product(b, layer, x, blocks_rows(b, w, d, n, d, 2 * d, "gate"), NULL);
+}
+
+static struct blocks_qkv blocks_split_qkv(struct blocks *b, int layer, int x, const struct blocks_heads *s, bool bias,
+                                          bool gate) {
+  const uint64_t n[3] = {((uint64_t)s->n_head * s->d_head) << gate, (uint64_t)s->n_kv_head * s->d_head,
                          (uint64_t)s->n_kv_head * s->d_value};
   static const char *const name[3] = {"q", "k", "v"};
   uint64_t all = n[0] + n[1] + n[2], first = 0;
   const struct gguf_tensor *w = blocks_tensor(b, layer, "attn_qkv.weight", b->h.d_model, all, 1);
   const struct gguf_tensor *v = bias ? blocks_tensor(b, layer, "attn_qkv.bias", all, 1, 1) : NULL;
-  int y[3];
+  int y[3] = {IR_NONE, IR_NONE, IR_NONE};
   for (int i = 0; i < 3; first += n[i], i++)
-    y[i] = blocks_product(b, layer, x, blocks_rows(b, w, first, n[i], 0, 0, name[i]),
-                          blocks_slice(b, v, first, n[i], name[i]));
-  return (struct blocks_qkv){y[0], y[1], y[2]};
+    if (i || !gate)
+      y[i] = blocks_product(b, layer, x, blocks_rows(b, w, first, n[i], 0, 0, name[i]),
+                            blocks_slice(b, v, first, n[i], name[i]));
+  struct blocks_qkv all_of = {y[0], y[1], y[2], IR_NONE};
+  if (gate) blocks_split_gate(b, layer, x, w, s, &all_of);
+  return all_of;
 }
 
 static struct blocks_qkv blocks_project(struct blocks *b, int layer, int x, const struct blocks_attention *kind,
                                         const struct blocks_heads *s) {
-  struct blocks_qkv y;
-  if (blocks_has_tensor(b, layer, "attn_qkv.weight")) return blocks_split_qkv(b, layer, x, s, kind->qkv_bias);
-  y.q = blocks_linear(b, layer, x, "attn_q", s->n_head * s->d_head, kind->qkv_bias);
+  struct blocks_qkv y = {.gate = IR_NONE};
+  if (blocks_has_tensor(b, layer, "attn_qkv.weight"))
+    return blocks_split_qkv(b, layer, x, s, kind->qkv_bias, kind->output_gate);
+  if (kind->output_gate)
+    blocks_split_gate(b, layer, x,
+                      blocks_tensor(b, layer, "attn_q.weight", b->h.d_model, 2 * (uint64_t)s->n_head * s->d_head, 1), s,
+                      &y);
+  else
+    y.q = blocks_linear(b, layer, x, "attn_q", s->n_head * s->d_head, kind->qkv_bias);
   y.k = blocks_linear(b, layer, x, "attn_k", s->n_kv_head * s->d_head, kind->qkv_bias);
   y.v = kind->value_is_key ? y.k : blocks_linear(b, layer, x, "attn_v", s->n_kv_head * s->d_value, kind->qkv_bias);
   return y;
@@ -79,6 +97,7 @@ int blocks_attention(struct blocks *b, int layer, int x, const struct blocks_att
                                                    .softcap = kind->softcap,
                                                    .window = kind->window,
                                                    .state = blocks_state(b, s.n_kv_head, s.d_head, s.d_value)}});
+  if (y.gate != IR_NONE) out = blocks_glu(b, layer, y.gate, out, IR_SIGMOID);
   out = blocks_linear(b, layer, out, "attn_output", h->d_model, kind->output_bias);
   if (kind->post_norm) out = blocks_norm(b, layer, out, kind->post_norm, h->d_model);
   return blocks_residual(b, layer, x, out);

@@ -38,6 +38,7 @@ struct blocks_attention {
   enum ir_rope_pairs pairs;
   struct blocks_rope_kind rope;
   bool qkv_bias;                            /* attn_q.bias, attn_k.bias, attn_v.bias; or attn_qkv.bias */
+  bool output_gate;                         /* q's rows are, a head, q's and a gate's: y times sigmoid(gate) goes out */
   bool output_bias;                         /* attn_output.bias */
   bool sinks;                               /* attn_sinks.weight: one more logit a head */
   bool value_norm;                          /* an RMS norm without weight over each head of v (gemma4) */

@@ -11,6 +11,7 @@
 #define COMPILER_MODEL_BLOCKS_H
 
 #include "blocks_attention.h"
+#include "blocks_delta.h"
 #include "ir.h"
 
 #define BLOCKS_MAX_HEAD 4096
