@@ -93,6 +93,7 @@ enum moe_code emit_manifest(struct emit_bytes *section, const struct plan *plan,
   snprintf(m.state_kv, sizeof m.state_kv, "%s", options->kv);
   m.state_page_tok = PLAN_PAGE_TOK;
   m.state_page_bytes = plan->page_bytes;
+  m.state_block_bytes = plan->block_bytes;
   emit_fill_model(&m, plan->graph);
   emit_fill_needs(&m, plan, modules);
   char *text = NULL;

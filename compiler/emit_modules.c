@@ -25,6 +25,9 @@ static const struct {
     {KERNEL_EXPERT_DOWN, "N_ROW"},
     {KERNEL_COMBINE, "N_ROW"},
     {KERNEL_GLU, "N_ROW"},
+    {KERNEL_SHORT_CONV, "N_ROW"},
+    {KERNEL_DELTA_RULE, "N_ROW"},
+    {KERNEL_GATED_NORM, "N_ROW"},
     {KERNEL_EXPERT_GATE_UP_GEMM, "N_ROW"},
     {KERNEL_EXPERT_DOWN_GEMM, "N_ROW"},
 };

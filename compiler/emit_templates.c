@@ -47,14 +47,15 @@ static void emit_run_deinit(struct emit_run *run) {
 /* ---- One dispatch ---- */
 
 static const enum img_arena emit_arena[] = {
-    [PLAN_UNUSED] = IMG_ARENA_STEP,   [PLAN_PLANE] = IMG_ARENA_WEIGHTS, [PLAN_ACT] = IMG_ARENA_ACT,
-    [PLAN_TABLE] = IMG_ARENA_TABLES,  [PLAN_STATE] = IMG_ARENA_STATE,   [PLAN_STEP] = IMG_ARENA_STEP,
-    [PLAN_RESULT] = IMG_ARENA_RESULT, [PLAN_SLOT] = IMG_ARENA_SLOT};
+    [PLAN_UNUSED] = IMG_ARENA_STEP,         [PLAN_PLANE] = IMG_ARENA_WEIGHTS, [PLAN_ACT] = IMG_ARENA_ACT,
+    [PLAN_TABLE] = IMG_ARENA_TABLES,        [PLAN_STATE] = IMG_ARENA_STATE,   [PLAN_STEP] = IMG_ARENA_STEP,
+    [PLAN_RECURRENT] = IMG_ARENA_RECURRENT, [PLAN_RESULT] = IMG_ARENA_RESULT, [PLAN_SLOT] = IMG_ARENA_SLOT};
 
 /* Where an operand is in its arena. */
 static uint64_t emit_offset(const struct plan *plan, const struct plan_operand *o) {
   if (o->kind == PLAN_PLANE) return plan->plane[o->index].offset;
   if (o->kind == PLAN_STATE) return plan->state_offset[o->index];
+  if (o->kind == PLAN_RECURRENT) return plan->recurrent_offset[o->index];
   return o->offset;
 }
 
@@ -64,7 +65,7 @@ static enum moe_code emit_field(const struct emit_context *c, const struct plan_
   const struct kernel_push_info *push = &kernel_get(op->request.kernel)->push[field];
   const struct plan_operand *o = &op->operand[field];
   enum img_arena arena = emit_arena[o->kind];
-  bool layered = run->in_body && (o->kind == PLAN_PLANE || o->kind == PLAN_STATE);
+  bool layered = run->in_body && (o->kind == PLAN_PLANE || o->kind == PLAN_STATE || o->kind == PLAN_RECURRENT);
   uint64_t offset = emit_offset(c->plan, o), extent = 0;
   enum moe_code code = shadergen_extent(&op->request, field, &extent, c->err);
   if (code) return code;
@@ -74,14 +75,15 @@ static enum moe_code emit_field(const struct emit_context *c, const struct plan_
                           .value = layered ? 0 : offset};
   struct img_region region = {.access = push->access,
                               .arena = (uint8_t)arena,
-                              .column = layered && o->kind == PLAN_PLANE ? word.column : IMG_NO_COLUMN,
+                              .column = layered && o->kind != PLAN_STATE ? word.column : IMG_NO_COLUMN,
                               .offset = word.value,
                               .bytes = extent};
   if (layered) emit_bytes_append(&run->value, &offset, sizeof offset);
   emit_bytes_append(&run->word, &word, sizeof word);
   if (o->kind == PLAN_UNUSED) return MOE_OK;
   if (o->kind == PLAN_PLANE) region.bytes = c->plan->plane[o->index].layout.bytes;
-  if (o->kind == PLAN_STATE || o->kind == PLAN_STEP || o->kind == PLAN_SLOT) { /* chosen at run time */
+  if (o->kind == PLAN_RECURRENT) region.bytes = 4 * c->plan->graph->recurrent[o->index]; /* of every slot's block */
+  if (o->kind == PLAN_STATE || o->kind == PLAN_STEP || o->kind == PLAN_SLOT) {           /* chosen at run time */
     region.offset = 0;
     region.bytes = IMG_WHOLE_ARENA;
   }
@@ -280,7 +282,8 @@ static enum moe_code emit_check(const struct emit_bytes *section, const struct p
                                         [IMG_ARENA_ACT] = plan_act_bytes(plan),
                                         [IMG_ARENA_STEP] = UINT64_MAX,
                                         [IMG_ARENA_RESULT] = img_result_bytes(),
-                                        [IMG_ARENA_SLOT] = UINT64_MAX};
+                                        [IMG_ARENA_SLOT] = UINT64_MAX,
+                                        [IMG_ARENA_RECURRENT] = plan->block_bytes};
   enum moe_code code = emit_bytes_check(section, "the section TEMPLATES", err);
   if (!code) code = img_check_modules(modules->section.data, modules->section.n, m, err);
   if (!code) code = img_check_templates(section->data, section->n, m, limits, NULL, t, err);

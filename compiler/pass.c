@@ -225,9 +225,10 @@ static const struct pass_pattern {
   enum ir_op root;
   bool (*match)(struct pass *p, int i);
 } pass_patterns[] = {
-    {IR_EMBED, pass_embed},   {IR_SELECT, pass_select}, {IR_RMSNORM, pass_norm},
-    {IR_LINEAR, pass_linear}, {IR_ROUTER, pass_router}, {IR_ATTENTION, pass_attention},
-    {IR_GLU, pass_gate_up},   {IR_GLU, pass_glu},       {IR_COMBINE, pass_expert_down},
+    {IR_EMBED, pass_embed},           {IR_SELECT, pass_select},         {IR_RMSNORM, pass_norm},
+    {IR_LINEAR, pass_linear},         {IR_ROUTER, pass_router},         {IR_ATTENTION, pass_attention},
+    {IR_GLU, pass_gate_up},           {IR_GLU, pass_gated_norm},        {IR_GLU, pass_glu},
+    {IR_SHORT_CONV, pass_short_conv}, {IR_DELTA_RULE, pass_delta_rule}, {IR_COMBINE, pass_expert_down},
 };
 
 /* ---- The pass ---- */

@@ -52,6 +52,9 @@ bool pass_router(struct pass *p, int i);
 bool pass_gate_up(struct pass *p, int i);
 bool pass_glu(struct pass *p, int i);
 bool pass_expert_down(struct pass *p, int i);
+bool pass_short_conv(struct pass *p, int i);
+bool pass_delta_rule(struct pass *p, int i);
+bool pass_gated_norm(struct pass *p, int i);
 
 /* Whether pass_gate_up will take the product i. */
 bool pass_gate_up_takes(const struct pass *p, int i);

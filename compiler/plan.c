@@ -29,6 +29,25 @@ static enum moe_code plan_make_tables(struct plan *plan, struct moe_error *err) 
   return MOE_OK;
 }
 
+static enum moe_code plan_place_recurrent(struct plan *plan, struct moe_error *err) {
+  const struct ir_graph *g = plan->graph;
+  plan->recurrent_offset = calloc(g->n_recurrent + 1, sizeof *plan->recurrent_offset);
+  if (!plan->recurrent_offset) return moe_fail(err, MOE_FAILED, "out of memory: the plan's recurrent states");
+  for (uint32_t i = 0; i < g->n_recurrent; i++) {
+    plan->recurrent_offset[i] = plan->block_bytes;
+    if (g->recurrent[i] > INT32_MAX / 4 || plan->block_bytes > INT32_MAX)
+      return moe_fail(
+          err, MOE_DECLINED,
+          "recurrent state %u of %u has %llu words behind %llu bytes; kernels address 2147483647 bytes a slot", i,
+          g->n_recurrent, (unsigned long long)g->recurrent[i], (unsigned long long)plan->block_bytes);
+    plan->block_bytes = plan_align(plan->block_bytes + 4 * g->recurrent[i]);
+  }
+  if (plan->block_bytes > INT32_MAX)
+    return moe_fail(err, MOE_DECLINED, "a slot's recurrent states have %llu bytes; kernels address at most 2147483647",
+                    (unsigned long long)plan->block_bytes);
+  return MOE_OK;
+}
+
 enum moe_code plan_init(struct plan *plan, const struct ir_graph *graph, bool kv_f32, uint32_t max_row,
                         struct moe_error *err) {
   memset(plan, 0, sizeof *plan);
@@ -45,6 +64,8 @@ enum moe_code plan_init(struct plan *plan, const struct ir_graph *graph, bool kv
   if (plan->page_bytes > INT32_MAX)
     return moe_fail(err, MOE_DECLINED, "a state page of %d tokens has %llu bytes; kernels address at most 2147483647",
                     PLAN_PAGE_TOK, (unsigned long long)plan->page_bytes);
+  enum moe_code code = plan_place_recurrent(plan, err);
+  if (code) return code;
   uint64_t n_head = 0;
   for (int i = 0; i < graph->n_node; i++)
     if (graph->node[i].op == IR_ATTENTION && graph->node[i].a.n_head > n_head) n_head = graph->node[i].a.n_head;
@@ -59,6 +80,7 @@ void plan_deinit(struct plan *plan) {
   free(plan->table);
   free(plan->rope_table);
   free(plan->state_offset);
+  free(plan->recurrent_offset);
   memset(plan, 0, sizeof *plan);
 }
 

@@ -21,6 +21,7 @@ enum plan_operand_kind {
   PLAN_ACT,        /* offset in the arena ACT */
   PLAN_TABLE,      /* offset in the arena TABLES */
   PLAN_STATE,      /* index: of the graph's states */
+  PLAN_RECURRENT,  /* index: of the graph's recurrent states */
   PLAN_STEP,
   PLAN_RESULT,
   PLAN_SLOT,
@@ -60,8 +61,10 @@ struct plan {
   const struct ir_graph *graph;
   bool kv_f32;
   uint32_t max_row;
-  uint64_t page_bytes;    /* of a state page: all the graph's states, one after another */
-  uint64_t *state_offset; /* by state of the graph: where it begins in a page */
+  uint64_t page_bytes;        /* of a state page: all the graph's states, one after another */
+  uint64_t *state_offset;     /* by state of the graph: where it begins in a page */
+  uint64_t block_bytes;       /* of a slot's recurrent block: all the graph's recurrent states, one after another */
+  uint64_t *recurrent_offset; /* by recurrent state: where it begins in a block */
   struct plan_plane *plane;
   uint32_t n_plane, plane_capacity;
   uint64_t planes_bytes;
