@@ -167,7 +167,9 @@ void pass_product(struct pass *p, int i, enum img_role role, uint64_t y, int add
 
 static enum img_role pass_linear_role(const struct pass *p, const struct ir_node *node) {
   if (node->selected) return IMG_ROLE_HEAD;
-  enum ir_op from = p->graph->node[node->in[0]].op;
+  const struct ir_node *in = &p->graph->node[node->in[0]];
+  bool gated = in->op == IR_GLU && p->graph->node[in->in[1]].op != IR_LINEAR; /* of attention or of recurrent heads */
+  enum ir_op from = gated ? IR_ATTENTION : in->op;
   return from == IR_ATTENTION ? IMG_ROLE_ATTENTION_OUTPUT : from == IR_GLU ? IMG_ROLE_DOWN : IMG_ROLE_QKV;
 }
 
