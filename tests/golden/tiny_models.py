@@ -37,11 +37,29 @@ MOE = {"expert_count": 8, "expert_used_count": 3, "expert_feed_forward_length": 
 LEAD = {"leading_dense_block_count": 1}
 GRANITE = {"embedding_scale": 1.5, "residual_scale": 0.75, "attention.scale": 0.25, "logit_scale": 0.8}
 
+SHARED_GATED = "ffn_gate_inp_shexp.weight d, ffn_gate_shexp.weight d x, ffn_up_shexp.weight d x, ffn_down_shexp.weight x d"
+# Gated DeltaNet: 2 key heads and 4 heads of 32; every second layer attends, with an output gate. qk, vv: q's or k's, and v's, columns.
+GATED = "attn_norm.weight d, attn_q.weight d hh, attn_k.weight d k, attn_v.weight d k, attn_output.weight h d"
+DELTA = "attn_norm.weight d, ssm_conv1d.weight 4 qkv, ssm_dt.bias vh, ssm_a vh, ssm_norm.weight hd, ssm_out.weight vv d"
+DELTA_APART = "attn_qkv.weight d qkv, attn_gate.weight d vv, ssm_alpha.weight d vh, ssm_beta.weight d vh"
+DELTA_FUSED = "ssm_in.weight d qkvz, ssm_ba.weight d ba"
+DELTA_SIZES = dict(hh=128, qkv=256, qkvz=384, vv=128, vh=4, ba=8)
+DELTA_KEYS = {"ssm.conv_kernel": 4, "ssm.state_size": 32, "ssm.group_count": 2, "ssm.time_step_rank": 4, "ssm.inner_size": 128,
+              "full_attention_interval": 2, "rope.dimension_count": 16}
+SECTIONS = {"rope.dimension_sections": [3, 3, 2, 0]}
+EXPERT_KEYS = {"expert_count": 8, "expert_used_count": 2, "expert_feed_forward_length": 32}
+POST = [text.replace("ffn_norm", "post_attention_norm") for text in (DENSE, EXPERTS)]
+
 
 def family(architecture, keys, once, *layer, layers=3, seed=1, per_layer=None, recurrent=False, **sizes):
     """keys override the usual ones (None leaves one out). per_layer: {layer: texts} for layers unlike the others."""
     return dict(architecture=architecture, keys=keys, once=once, layer=layer, layers=layers, seed=seed, per_layer=per_layer or {},
                 recurrent=recurrent, sizes={**SIZES, **sizes})
+
+
+def hybrid(architecture, keys, inputs, *ffn, seed):
+    return family(architecture, {**DELTA_KEYS, **keys}, HEAD, DELTA, inputs, *ffn, per_layer={1: [GATED, QK_NORM, *ffn]}, seed=seed, recurrent=True,
+                  **DELTA_SIZES)
 
 
 FAMILIES = {
@@ -60,6 +78,9 @@ FAMILIES = {
     "hunyuan-moe": family("hunyuan-moe", MOE | {"feed_forward_length": 32, "expert_shared_feed_forward_length": 64}, HEAD_TIED, ATTENTION, QK_NORM,
                           EXPERTS, SHARED, h=128, k=64, s=64, seed=11),
     "hunyuan-dense": family("hunyuan-dense", {}, HEAD_TIED, ATTENTION, QK_NORM, DENSE, h=128, k=64, seed=10),
+    "qwen35": hybrid("qwen35", SECTIONS, DELTA_APART, POST[0], seed=1),
+    "qwen35moe": hybrid("qwen35moe", {**SECTIONS, **EXPERT_KEYS, "expert_shared_feed_forward_length": 32}, DELTA_APART, POST[1], SHARED_GATED, seed=2),
+    "qwen3next": hybrid("qwen3next", {**EXPERT_KEYS, "expert_shared_feed_forward_length": 32}, DELTA_FUSED, POST[1], SHARED_GATED, seed=6),
 }
 
 
@@ -104,6 +125,7 @@ def noise(rng, n):
 VALUES = [
     (r"rope_freqs", 4.0, 1.5),
     (r"norm[^.]*\.weight$", 1.0, 0.25),
+    (r"ssm_a$", -1.0, 0.2),
     (r"exp_probs_b", 0.0, 0.15),
     (r"\.bias$", 0.0, 0.4),
     (r"token_embd", 0.0, 4.0),
@@ -113,7 +135,7 @@ VALUES = [
     (r"attn_output|ffn_down", 0.0, 2.0),
     (r"", 0.0, 1.2),
 ]
-FORMATS = [(r"ffn_gate_inp|shexp", "BF16"), (r"attn_[qk]\.|ffn_gate", "F16"), (r"attn_v|ffn_up|token_embd|^output", "Q8_0"), (r"ffn_down", "Q4_0"), (r"", "F16")]
+FORMATS = [(r"conv1d", "F32"), (r"ffn_gate_inp|shexp", "BF16"), (r"attn_[qk]\.|ffn_gate", "F16"), (r"attn_v|ffn_up|token_embd|^output", "Q8_0"), (r"ffn_down", "Q4_0"), (r"", "F16")]
 NUMBERS = {"F32": 0, "F16": 1, "Q4_0": 2, "Q8_0": 8, "BF16": 30}
 
 
