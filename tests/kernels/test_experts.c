@@ -563,35 +563,14 @@ static void test_gemm(void **state) {
   run_gemm(&rng, 12, 256, 8, 64, 0, 32, 2, false);
 }
 
-#ifdef TEST_ALL_SHAPES
-/* Every format at every shape. */
-static void test_window_all(void **state) {
-  (void)state;
-  static const uint32_t live[] = {1, 2, 31, 33, 64, 100}, n_out[] = {1, 3, 33, 63, 65, 128};
-  struct oracle_rng rng = {10};
-  for (size_t f = 0; f < oracle_n_format; f++)
-    for (uint32_t i = f % 2; i < 6; i += 2) {
-      /* Few values, all small by chance, are no measure of their error. */
-      uint32_t format = oracle_formats[f], least = live[i] < 4 ? 2 : 0;
-      uint32_t odd = oracle_fits(format, 1408) ? 1408 : 512;
-      run_gemm(&rng, format, i & 1 ? 768 : odd, n_out[least + (i + f) % (6 - least)], live[i] + (i & 1), live[i],
-               i & 2 ? 32 : 8, live[i] > IMG_MAX_SELECT ? i & 3 : i, false);
-      struct window t = {
-          .shape = {format, format, i & 1 ? 256 : odd, n_out[least + (i + f + 3) % (6 - least)], 7, 3, live[i]},
-          .n_row = live[i] + (i & 1),
-          .tm = i & 1 ? 32 : 16};
-      window_init(&t, &rng, i & 1);
-      run_gate_up_gemm(&rng, &t, true, false);
-      run_down_gemm(&rng, &t, false);
-      window_deinit(&t);
-    }
-}
+#ifdef TEST_ALL_SHAPES /* test_experts_all.c */
+static void test_window_all(void **state), test_mixed_all(void **state), test_odd_rows_all(void **state);
 #endif
 
 int main(void) {
   const struct CMUnitTest tests[] = {
 #ifdef TEST_ALL_SHAPES
-      cmocka_unit_test(test_window_all),
+      cmocka_unit_test(test_window_all), cmocka_unit_test(test_mixed_all), cmocka_unit_test(test_odd_rows_all),
 #endif
       cmocka_unit_test(test_router),     cmocka_unit_test(test_topk),      cmocka_unit_test(test_few_rows),
       cmocka_unit_test(test_schedule),   cmocka_unit_test(test_many_rows), cmocka_unit_test(test_combine),
