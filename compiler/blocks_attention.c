@@ -8,6 +8,23 @@ uint32_t blocks_window(struct blocks *b) {
   return b->h.window < b->h.n_ctx ? b->h.window : 0;
 }
 
+bool blocks_is_local(struct blocks *b, int layer, uint32_t period) {
+  char name[192];
+  struct gguf_array flags;
+  blocks_key(b, "attention.sliding_window_pattern", name, sizeof name);
+  if (b->code || blocks_window(b) == 0) return false;
+  if (gguf_has(b->gguf, name) && !gguf_get_array(b->gguf, name, &flags, NULL)) {
+    if (flags.type != GGUF_BOOL && flags.type != GGUF_I32 && flags.type != GGUF_U32)
+      blocks_fail(b, MOE_FAILED, "%s: an array of %s; allowed: bools or integers", name, gguf_type_name(flags.type));
+    else if (flags.count < b->h.n_layer)
+      blocks_fail(b, MOE_FAILED, "%s: %llu flags; the model has %u layers", name, (unsigned long long)flags.count,
+                  b->h.n_layer);
+    return !b->code && gguf_array_i64(&flags, (uint64_t)layer) != 0;
+  }
+  blocks_read_u32(b, "attention.sliding_window_pattern", period, 1, 1024, &period);
+  return (uint32_t)layer % period < period - 1;
+}
+
 /* One layer's shapes. */
 struct blocks_heads {
   uint32_t n_head, n_kv_head, d_head, d_value;
@@ -82,6 +99,9 @@ int blocks_attention(struct blocks *b, int layer, int x, const struct blocks_att
     return blocks_fail(b, MOE_FAILED, "layer %d: %u attention heads over %u key/value heads; they must share evenly",
                        layer, s.n_head, s.n_kv_head);
   struct blocks_qkv y = blocks_project(b, layer, blocks_norm(b, layer, x, "attn_norm", h->d_model), kind, &s);
+  if (kind->value_norm)
+    y.v = blocks_node(
+        b, &(struct ir_node){.op = IR_RMSNORM, .layer = layer, .in = {y.v}, .a = {.eps = h->eps, .group = s.d_value}});
   y.q = blocks_turn(b, layer, y.q, s.n_head, s.d_head, "attn_q_norm", kind);
   y.k = blocks_turn(b, layer, y.k, s.n_kv_head, s.d_head, "attn_k_norm", kind);
   const struct gguf_tensor *sinks = kind->sinks ? blocks_tensor(b, layer, "attn_sinks.weight", s.n_head, 1, 1) : NULL;

@@ -57,6 +57,14 @@ int blocks_attention(struct blocks *b, int layer, int x, const struct blocks_att
  * is declined. */
 uint32_t blocks_window(struct blocks *b);
 
+/* Whether a layer is one of those with a window: the last of every `period` layers is not;
+ * attention.sliding_window_pattern is another period, or a flag a layer. */
+bool blocks_is_local(struct blocks *b, int layer, uint32_t period);
+
+/* Latent attention (blocks_latent.c) with its norm and residual. */
+int blocks_latent_attention(struct blocks *b, int layer, int x, const struct blocks_rope_kind *rope,
+                            enum ir_rope_pairs pairs);
+
 /* rope_freqs.weight with n_rot / 2 factors, or NULL when the file has none. */
 const struct gguf_tensor *blocks_rope_factors(struct blocks *b, uint32_t n_rot);
 

@@ -69,11 +69,10 @@ static double blocks_yarn_kept(const struct blocks *b, uint32_t n_rot, double ba
   return 1 - fmin(1, fmax(0, ramp));
 }
 
-/* What yarn multiplies cosine and sine by: m(1) / m(log_multiplier), m(x) = 0.1 x ln(factor) + 1. */
+/* What yarn multiplies cosine and sine by. */
 static double blocks_yarn_scale(const struct blocks *b, const struct blocks_rope_kind *kind) {
-  double log_factor = b->h.rope_factor > 1 ? log(b->h.rope_factor) : 0;
-  if (!b->yarn || kind->unscaled || kind->mscale) return 1;
-  return (0.1 * log_factor + 1) / (0.1 * b->h.rope_log_multiplier * log_factor + 1);
+  bool none = !b->yarn || kind->unscaled || kind->mscale || b->h.rope_factor <= 1;
+  return none ? 1 : 0.1 * log(b->h.rope_factor) + 1;
 }
 
 int blocks_rope(struct blocks *b, int layer, int x, uint32_t n_head, uint32_t d_head, enum ir_rope_pairs pairs,

@@ -22,7 +22,7 @@ enum ir_op {
   IR_N_OP
 };
 
-enum { IR_MAX_IN = 5, IR_MAX_WEIGHT = 3, IR_NONE = -1, IR_NO_LAYER = -1 };
+enum { IR_MAX_IN = 5, IR_MAX_WEIGHT = 4, IR_NONE = -1, IR_NO_LAYER = -1 };
 
 /* A row of ir_ops.def. */
 struct ir_op_info {

@@ -67,8 +67,14 @@ enum moe_code ir_shape_rmsnorm(const struct ir_graph *g, const struct ir_node *n
                                struct moe_error *err) {
   uint32_t in = ir_input(g, node, 0)->width;
   if (node->a.group == 0 || in % node->a.group) return ir_bad_width(node, in, node->a.group, err);
-  enum moe_code code = ir_check_weight(node, 0, node->a.group, 1, 1, err);
+  enum moe_code code = node->weight[0] ? ir_check_weight(node, 0, node->a.group, 1, 1, err) : MOE_OK;
   return code ? code : ir_width(node, in, 1, width, err);
+}
+
+enum moe_code ir_shape_gain(const struct ir_graph *g, const struct ir_node *node, uint32_t *width,
+                            struct moe_error *err) {
+  enum moe_code code = ir_check_weight(node, 0, 1, 1, 1, err);
+  return code ? code : ir_width(node, ir_input(g, node, 0)->width, 1, width, err);
 }
 
 enum moe_code ir_shape_linear(const struct ir_graph *g, const struct ir_node *node, uint32_t *width,
@@ -189,7 +195,7 @@ enum moe_code ir_shape_router(const struct ir_graph *g, const struct ir_node *no
     return moe_fail(err, MOE_FAILED, "layer %d, router: chooses %u of %u experts", node->layer, a->n_expert_used,
                     a->n_expert);
   enum moe_code code = ir_check_weight(node, 0, ir_input(g, node, 0)->width, a->n_expert, 1, err);
-  for (int i = 1; i <= 2 && !code; i++)
+  for (int i = 1; i <= 3 && !code; i++)
     if (node->weight[i]) code = ir_check_weight(node, i, a->n_expert, 1, 1, err);
   if (!code) code = ir_check_groups(node, err);
   return code ? code : ir_width(node, a->n_expert_used, 2, width, err);

@@ -311,6 +311,11 @@ int blocks_embed_scaled(struct blocks *b, double scale) {
   return blocks_node(b, &(struct ir_node){.op = IR_EMBED, .layer = IR_NO_LAYER, .weight = {w}, .a = {.scale = scale}});
 }
 
+int blocks_softcap(struct blocks *b, int layer, int x, double cap) {
+  if (cap == 0) return x;
+  return blocks_node(b, &(struct ir_node){.op = IR_SOFTCAP, .layer = layer, .in = {x}, .a = {.softcap = cap}});
+}
+
 int blocks_norm(struct blocks *b, int layer, int x, const char *name, uint32_t group) {
   char text[96];
   const struct gguf_tensor *w = blocks_tensor(b, layer, blocks_name(name, "weight", text), group, 1, 1);
@@ -371,6 +376,16 @@ int blocks_dense_ffn(struct blocks *b, int layer, int x, const struct blocks_ffn
   return blocks_residual(b, layer, x, y);
 }
 
+static int blocks_expert_product(struct blocks *b, int layer, int x, int router, const struct gguf_tensor *w,
+                                 const struct gguf_tensor *bias) {
+  const struct hparams *h = &b->h;
+  return blocks_node(b, &(struct ir_node){.op = IR_EXPERT_LINEAR,
+                                          .layer = layer,
+                                          .in = {x, router},
+                                          .weight = {w, bias},
+                                          .a = {.n_expert = h->n_expert, .n_expert_used = h->n_expert_used}});
+}
+
 static int blocks_expert_linear(struct blocks *b, int layer, int x, int router, const char *name, uint64_t n_in,
                                 uint64_t n_out, bool bias) {
   const struct hparams *h = &b->h;
@@ -378,11 +393,20 @@ static int blocks_expert_linear(struct blocks *b, int layer, int x, int router, 
   const struct gguf_tensor *w = blocks_tensor(b, layer, blocks_name(name, "weight", text), n_in, n_out, h->n_expert);
   const struct gguf_tensor *v =
       bias ? blocks_tensor(b, layer, blocks_name(name, "bias", text), n_out, h->n_expert, 1) : NULL;
-  return blocks_node(b, &(struct ir_node){.op = IR_EXPERT_LINEAR,
-                                          .layer = layer,
-                                          .in = {x, router},
-                                          .weight = {w, v},
-                                          .a = {.n_expert = h->n_expert, .n_expert_used = h->n_expert_used}});
+  return blocks_expert_product(b, layer, x, router, w, v);
+}
+
+/* Experts' gate and up: ffn_gate_exps and ffn_up_exps; or, without biases, ffn_gate_up_exps, which has the rows of
+ * both, one after the other. */
+static void blocks_gate_up(struct blocks *b, int layer, int x, int router, uint32_t d_ff, bool bias, int y[2]) {
+  static const char *const name[2] = {"ffn_gate_exps", "ffn_up_exps"}, *const part[2] = {"gate", "up"};
+  const struct gguf_tensor *both = NULL;
+  if (!bias && blocks_has_tensor(b, layer, "ffn_gate_up_exps.weight"))
+    both = blocks_tensor(b, layer, "ffn_gate_up_exps.weight", b->h.d_model, 2ull * d_ff, b->h.n_expert);
+  for (int i = 0; i < 2; i++)
+    y[i] =
+        both ? blocks_expert_product(b, layer, x, router, blocks_rows(b, both, i ? d_ff : 0, d_ff, 0, 0, part[i]), NULL)
+             : blocks_expert_linear(b, layer, x, router, name[i], b->h.d_model, d_ff, bias);
 }
 
 int blocks_router(struct blocks *b, int layer, int n, const struct blocks_experts *kind) {
@@ -396,18 +420,19 @@ int blocks_router(struct blocks *b, int layer, int n, const struct blocks_expert
                             .n_group_used = kind->n_group_used,
                             .n_group_sum = kind->n_group_sum};
   const struct gguf_tensor *w = blocks_tensor(b, layer, "ffn_gate_inp.weight", h->d_model, h->n_expert, 1), *v = NULL,
-                           *s = NULL;
+                           *s = NULL, *f = NULL;
   if (kind->router_bias) v = blocks_tensor(b, layer, "ffn_gate_inp.bias", h->n_expert, 1, 1);
   if (kind->selection_bias) s = blocks_tensor(b, layer, "exp_probs_b.bias", h->n_expert, 1, 1);
-  return blocks_node(b, &(struct ir_node){.op = IR_ROUTER, .layer = layer, .in = {n}, .weight = {w, v, s}, .a = a});
+  if (kind->expert_scale) f = blocks_optional_tensor(b, layer, "ffn_down_exps.scale", h->n_expert, 1, 1);
+  return blocks_node(b, &(struct ir_node){.op = IR_ROUTER, .layer = layer, .in = {n}, .weight = {w, v, s, f}, .a = a});
 }
 
 int blocks_routed(struct blocks *b, int layer, int n, int router, const struct blocks_experts *kind) {
   const struct hparams *h = &b->h;
   uint32_t d_ff = kind->d_ff ? kind->d_ff : h->d_ff_expert ? h->d_ff_expert : blocks_d_ff(b, layer);
-  int gate = blocks_expert_linear(b, layer, n, router, "ffn_gate_exps", h->d_model, d_ff, kind->bias);
-  int up = blocks_expert_linear(b, layer, n, router, "ffn_up_exps", h->d_model, d_ff, kind->bias);
-  int mul = blocks_glu(b, layer, gate, up, kind->activation);
+  int gate_up[2];
+  blocks_gate_up(b, layer, n, router, d_ff, kind->bias, gate_up);
+  int mul = blocks_glu(b, layer, gate_up[0], gate_up[1], kind->activation);
   int down = blocks_expert_linear(b, layer, mul, router, "ffn_down_exps", d_ff, h->d_model, kind->bias);
   return blocks_node(b, &(struct ir_node){.op = IR_COMBINE,
                                           .layer = layer,

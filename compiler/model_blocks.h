@@ -79,6 +79,7 @@ struct blocks_experts {
   double weight_scale;                         /* multiplies them; 0: 1 */
   bool router_bias;                            /* ffn_gate_inp.bias, on the logits */
   bool selection_bias;                         /* exp_probs_b.bias, on what experts are chosen by */
+  bool expert_scale;                           /* ffn_down_exps.scale, where the file has it: a factor an expert */
   bool bias;                                   /* ffn_gate_exps.bias, ffn_up_exps.bias, ffn_down_exps.bias */
   uint32_t n_group, n_group_used, n_group_sum; /* ir.h */
   uint32_t d_ff; /* 0: the hyperparameter expert_feed_forward_length, or feed_forward_length where that is missing */
@@ -134,6 +135,8 @@ int blocks_node(struct blocks *b, const struct ir_node *node);
  * "<name>.bias" when `bias`. */
 int blocks_embed(struct blocks *b);
 int blocks_embed_scaled(struct blocks *b, double scale);
+/* cap * tanh(x / cap); x itself when cap is 0. */
+int blocks_softcap(struct blocks *b, int layer, int x, double cap);
 int blocks_norm(struct blocks *b, int layer, int x, const char *name, uint32_t group);
 int blocks_linear(struct blocks *b, int layer, int x, const char *name, uint32_t n_out, bool bias);
 int blocks_product(struct blocks *b, int layer, int x, const struct gguf_tensor *w, const struct gguf_tensor *bias);

@@ -17,7 +17,7 @@ void model_gpt_oss_build(struct blocks *b) {
                                          .bias = true};
   int x = blocks_embed(b);
   for (int layer = 0; layer < (int)b->h.n_layer; layer++) {
-    x = blocks_attention(b, layer, x, layer % 2 == 0 ? &local : &full);
+    x = blocks_attention(b, layer, x, blocks_is_local(b, layer, 2) ? &local : &full);
     x = blocks_expert_ffn(b, layer, x, &experts);
   }
   blocks_head(b, x);

@@ -52,12 +52,14 @@ void oracle_vector(const struct oracle_call *c, const struct gguf_tensor *t, dou
 
 uint64_t oracle_scratch(const struct ir_graph *graph, uint32_t n_position) {
   uint64_t columns = 1;
-  for (int i = 0; i < graph->n_node; i++)
+  for (int i = 0; i < graph->n_node; i++) {
+    if (graph->node[i].a.group > columns) columns = graph->node[i].a.group;
     for (int k = 0; k < IR_MAX_WEIGHT; k++) {
       const struct gguf_tensor *t = graph->node[i].weight[k];
       if (t && t->dim[0] > columns) columns = t->dim[0];
       if (graph->node[i].op == IR_ROUTER && t && 2 * t->dim[1] > columns) columns = 2 * t->dim[1];
     }
+  }
   uint64_t rows = columns * (ORACLE_ROWS + 1); /* the floats, then the rows of doubles */
   return (rows > n_position ? rows : n_position) + 8;
 }
@@ -86,13 +88,23 @@ void oracle_select(const struct oracle_call *c) {
 void oracle_rmsnorm(const struct oracle_call *c) {
   uint32_t group = c->node->a.group;
   double *w = c->scratch + group; /* behind the floats */
-  oracle_vector(c, c->node->weight[0], w);
+  if (c->node->weight[0])
+    oracle_vector(c, c->node->weight[0], w);
+  else
+    for (uint32_t i = 0; i < group; i++) w[i] = 1;
   uint64_t n_group = (uint64_t)c->n_row * (c->node->width / group);
   for (uint64_t g = 0; g < n_group; g++) {
     const double *x = c->in[0] + g * group;
-    double scale = 1 / sqrt(oracle_dot(x, x, group) / group + c->node->a.eps);
+    double scale =
+        (c->node->a.scale != 0 ? c->node->a.scale : 1) / sqrt(oracle_dot(x, x, group) / group + c->node->a.eps);
     for (uint32_t i = 0; i < group; i++) c->out[g * group + i] = x[i] * scale * w[i];
   }
+}
+
+void oracle_gain(const struct oracle_call *c) {
+  double gain;
+  oracle_vector(c, c->node->weight[0], &gain);
+  for (uint64_t i = 0; i < (uint64_t)c->n_row * c->node->width; i++) c->out[i] = gain * c->in[0][i];
 }
 
 void oracle_add(const struct oracle_call *c) {

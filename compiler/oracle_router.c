@@ -16,8 +16,8 @@
 struct oracle_route {
   const struct ir_attr *a;
   double *logit, *p, *score, *group;
-  double *bias, *select_bias; /* NULL: none */
-  double *margin;             /* lowered */
+  double *bias, *select_bias, *factor; /* NULL: none */
+  double *margin;                      /* lowered */
 };
 
 /* The place in v's order (value down, index up) behind `last`, or the first when last is n; n: none, of NaNs. */
@@ -92,7 +92,7 @@ static void oracle_choose(const struct oracle_route *r, double *y) {
   for (uint32_t s = 0; s < n_used; s++) sum += weight[s];
   bool divide = a->renormalize || a->gating == IR_GATING_SOFTMAX_AFTER;
   double scale = (a->weight_scale != 0 ? a->weight_scale : 1) / (divide ? fmax(sum, ROUTER_TINY) : 1);
-  for (uint32_t s = 0; s < n_used; s++) weight[s] *= scale;
+  for (uint32_t s = 0; s < n_used; s++) weight[s] *= r->factor ? scale * r->factor[(uint32_t)y[s]] : scale;
 }
 
 /* A row at a time, in the scratch memory behind the threads'. */
@@ -103,6 +103,7 @@ void oracle_router(const struct oracle_call *c) {
   struct oracle_route r = {.a = a, .logit = at, .p = at + n, .score = at + 2 * n, .group = at + 3 * n};
   if (c->node->weight[1]) oracle_vector(c, c->node->weight[1], r.bias = at + 4 * n);
   if (c->node->weight[2]) oracle_vector(c, c->node->weight[2], r.select_bias = at + 5 * n);
+  if (c->node->weight[3]) oracle_vector(c, c->node->weight[3], r.factor = at + 6 * n);
   struct oracle_call call = *c;
   for (uint32_t t = 0; t < c->n_row; t++) {
     call.in[0] = c->in[0] + t * n_in;

@@ -108,9 +108,10 @@ uint64_t pass_read(struct pass *p, int i) {
   const struct ir_node *norm = &p->graph->node[v->norm];
   uint64_t y = pass_buffer(p, p->n_row, norm->width);
   pass_emit(p, KERNEL_NORM, IMG_ROLE_NORM,
-            PASS_PARAMS({"D_MODEL", norm->width}, {"N_ROW", p->n_row}, {"EPS", norm->a.eps}),
+            PASS_PARAMS({"D_MODEL", norm->width}, {"N_ROW", p->n_row}, {"EPS", norm->a.eps},
+                        {"SCALE", norm->a.scale != 0 ? norm->a.scale : 1}),
             PASS_ARGS({"x", PASS_ACT(v->act)}, {"weight", pass_plane(p, v->norm, 0, true, NULL)}, {"y", PASS_ACT(y)},
-                      {"step", PASS_STEP}));
+                      {"gain", PASS_NONE}, {"step", PASS_STEP}));
   pass_done(p, i, y);
   return y;
 }
@@ -141,8 +142,10 @@ void pass_product(struct pass *p, int i, enum img_role role, uint64_t y, int add
   bool gemv = rows <= PASS_FEW_ROWS, residual = add != IR_NONE;
   double scale = node->op == IR_LINEAR ? ir_scale(node) : 1;
   if (residual) scale *= ir_scale(&p->graph->node[add]);
+  double n_in = (double)w->dim[0], n_out = (double)w->dim[1], n_mat = node->op == IR_HEAD_LINEAR ? node->a.n_head : 1;
   /* One row: the norm is cheaper again in every workgroup than in a dispatch and a barrier of its own. */
   int norm = gemv && p->n_row == 1 ? p->value[node->in[0]].norm : IR_NONE;
+  if (norm != IR_NONE && (p->graph->node[norm].a.scale != 0 || node->op == IR_HEAD_LINEAR)) norm = IR_NONE;
   uint64_t x = norm == IR_NONE ? pass_read(p, node->in[0]) : p->value[node->in[0]].act;
   double format, eps = norm == IR_NONE ? 0 : p->graph->node[norm].a.eps;
   struct plan_operand weight = pass_plane(p, i, 0, false, &format);
@@ -150,17 +153,17 @@ void pass_product(struct pass *p, int i, enum img_role role, uint64_t y, int add
   struct plan_operand n = norm == IR_NONE ? PASS_NONE : pass_plane(p, norm, 0, true, NULL);
   if (gemv)
     pass_emit(p, KERNEL_GEMV, role,
-              PASS_PARAMS({"FMT", format}, {"N_IN", (double)w->dim[0]}, {"N_OUT", (double)w->dim[1]}, {"N_ROW", rows},
-                          {"X_STRIDE", (double)w->dim[0]}, {"Y_STRIDE", (double)w->dim[1]}, {"X_ROWS", p->n_row},
-                          {"NORM", norm != IR_NONE}, {"EPS", eps}, {"RESIDUAL", residual}, {"BIAS", bias},
-                          {"SCALE", scale}, {"ROWSEL", node->selected}),
+              PASS_PARAMS({"FMT", format}, {"N_IN", n_in}, {"N_OUT", n_out}, {"N_ROW", rows},
+                          {"X_STRIDE", n_in * n_mat}, {"Y_STRIDE", n_out * n_mat}, {"N_MAT", n_mat},
+                          {"X_ROWS", p->n_row}, {"NORM", norm != IR_NONE}, {"EPS", eps}, {"RESIDUAL", residual},
+                          {"BIAS", bias}, {"SCALE", scale}, {"ROWSEL", node->selected}),
               PASS_ARGS({"weight", weight}, {"x", PASS_ACT(x)}, {"norm", n}, {"bias", b}, {"y", PASS_ACT(y)},
                         {"step", PASS_STEP}));
   else
     pass_emit(p, KERNEL_GEMM, role,
-              PASS_PARAMS({"FMT", format}, {"N_IN", (double)w->dim[0]}, {"N_OUT", (double)w->dim[1]}, {"N_ROW", rows},
-                          {"X_STRIDE", (double)w->dim[0]}, {"Y_STRIDE", (double)w->dim[1]}, {"X_ROWS", p->n_row},
-                          {"TM", 32}, {"RESIDUAL", residual}, {"BIAS", bias}, {"SCALE", scale},
+              PASS_PARAMS({"FMT", format}, {"N_IN", n_in}, {"N_OUT", n_out}, {"N_ROW", rows},
+                          {"X_STRIDE", n_in * n_mat}, {"Y_STRIDE", n_out * n_mat}, {"N_MAT", n_mat},
+                          {"X_ROWS", p->n_row}, {"TM", 32}, {"RESIDUAL", residual}, {"BIAS", bias}, {"SCALE", scale},
                           {"ROWSEL", node->selected}),
               PASS_ARGS({"weight", weight}, {"x", PASS_ACT(x)}, {"bias", b}, {"y", PASS_ACT(y)}, {"step", PASS_STEP}));
 }
@@ -217,7 +220,8 @@ static bool pass_select(struct pass *p, int i) {
 static bool pass_norm(struct pass *p, int i) {
   const struct ir_node *node = &p->graph->node[i];
   int in = node->in[0];
-  if (node->a.group != node->width || !pass_ready(p, in) || p->value[in].norm != IR_NONE) return false;
+  if (node->a.group != node->width || !node->weight[0] || !pass_ready(p, in) || p->value[in].norm != IR_NONE)
+    return false;
   p->value[i] = p->value[in];
   p->value[i].norm = i;
   return p->covered[i] = true;
@@ -227,10 +231,11 @@ static const struct pass_pattern {
   enum ir_op root;
   bool (*match)(struct pass *p, int i);
 } pass_patterns[] = {
-    {IR_EMBED, pass_embed},           {IR_SELECT, pass_select},         {IR_RMSNORM, pass_norm},
-    {IR_LINEAR, pass_linear},         {IR_ROUTER, pass_router},         {IR_ATTENTION, pass_attention},
-    {IR_GLU, pass_gate_up},           {IR_GLU, pass_gated_norm},        {IR_GLU, pass_glu},
-    {IR_SHORT_CONV, pass_short_conv}, {IR_DELTA_RULE, pass_delta_rule}, {IR_COMBINE, pass_expert_down},
+    {IR_EMBED, pass_embed},           {IR_SELECT, pass_select},           {IR_RMSNORM, pass_norm},
+    {IR_LINEAR, pass_linear},         {IR_ROUTER, pass_router},           {IR_ATTENTION, pass_attention},
+    {IR_GLU, pass_gate_up},           {IR_GLU, pass_gated_norm},          {IR_GLU, pass_glu},
+    {IR_SHORT_CONV, pass_short_conv}, {IR_DELTA_RULE, pass_delta_rule},   {IR_COMBINE, pass_expert_down},
+    {IR_ADD, pass_add_norm},          {IR_HEAD_LINEAR, pass_head_linear}, {IR_SOFTCAP, pass_softcap},
 };
 
 /* ---- The pass ---- */

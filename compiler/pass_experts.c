@@ -81,14 +81,19 @@ bool pass_router(struct pass *p, int i) {
   if (!pass_ready(p, node->in[0])) return false;
   uint64_t ids = pass_buffer(p, p->n_row, a->n_expert_used), weights = pass_buffer(p, p->n_row, a->n_expert_used);
   uint64_t logits = pass_buffer(p, p->n_row, a->n_expert);
-  if (p->n_row <= PASS_FEW_ROWS && p->value[node->in[0]].norm != IR_NONE) {
+  int norm = p->value[node->in[0]].norm;
+  bool plain = norm != IR_NONE && p->graph->node[norm].a.scale == 0 && !node->weight[3];
+  if (p->n_row <= PASS_FEW_ROWS && plain) {
     pass_router_fused(p, i, ids, weights, logits);
   } else {
     pass_product(p, i, IMG_ROLE_ROUTER, logits, IR_NONE);
     const struct pass_choice c = pass_choice_of(p, i);
-    pass_emit(p, KERNEL_TOPK, IMG_ROLE_ROUTER, PASS_PARAMS(PASS_CHOICE(c, a)),
+    pass_emit(p, KERNEL_TOPK, IMG_ROLE_ROUTER,
+              PASS_PARAMS(PASS_CHOICE(c, a), {"EXPERT_SCALE", node->weight[3] != NULL}),
               PASS_ARGS({"logits", PASS_ACT(logits)}, {"ids", PASS_ACT(ids)}, {"weights", PASS_ACT(weights)},
-                        {"bias", c.bias}, {"select_bias", c.selection}, {"step", PASS_STEP}));
+                        {"bias", c.bias}, {"select_bias", c.selection},
+                        {"expert_scale", node->weight[3] ? pass_plane(p, i, 3, true, NULL) : PASS_NONE},
+                        {"step", PASS_STEP}));
   }
   pass_done(p, i, ids);
   p->value[i].weights = weights;

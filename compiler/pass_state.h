@@ -49,6 +49,9 @@ struct pass_arg {
 /* Patterns: each covers the node `i` and what leads to it, or does nothing and returns false. */
 bool pass_attention(struct pass *p, int i);
 bool pass_router(struct pass *p, int i);
+bool pass_add_norm(struct pass *p, int i);
+bool pass_head_linear(struct pass *p, int i);
+bool pass_softcap(struct pass *p, int i);
 bool pass_gate_up(struct pass *p, int i);
 bool pass_glu(struct pass *p, int i);
 bool pass_expert_down(struct pass *p, int i);
@@ -87,8 +90,8 @@ int pass_residual(const struct pass *p, int i, int *x);
 void pass_emit(struct pass *p, enum kernel_id kernel, enum img_role role, const struct shadergen_param *params,
                const struct pass_arg *args);
 
-/* Appends y = W x for `rows` rows of node i, a LINEAR (with its bias and scale) or a ROUTER's logits: GEMV or GEMM.
- * add: the ADD that y is the other input of (y += its scale times the product), or IR_NONE. */
+/* Appends y = W x for `rows` rows of node i, a LINEAR (with its bias and scale), a HEAD_LINEAR or a ROUTER's logits:
+ * GEMV or GEMM. add: the ADD that y is the other input of (y += its scale times the product), or IR_NONE. */
 void pass_product(struct pass *p, int i, enum img_role role, uint64_t y, int add);
 
 #endif

@@ -16,6 +16,10 @@ void main() {
     squares += dot(v, v);
   }
   float scale = inversesqrt(group_sum(squares) / float(D_MODEL) + EPS);
-  [[dont_unroll]] for (uint i = 4 * TID; i < D_MODEL; i += 4 * WG)
-    st_y_vec4(y + 4 * i, ld_x_vec4(x + 4 * i) * scale * ld_weight_vec4(4 * i));
+  float gain = GAIN != 0 ? ld_gain_float(0) : 1.0;
+  [[dont_unroll]] for (uint i = 4 * TID; i < D_MODEL; i += 4 * WG) {
+    vec4 v = ld_x_vec4(x + 4 * i) * (scale * SCALE) * ld_weight_vec4(4 * i);
+    if (RESIDUAL != 0) v += ld_y_vec4(y + 4 * i);
+    st_y_vec4(y + 4 * i, GAIN != 0 ? v * gain : v);
+  }
 }

@@ -8,6 +8,7 @@
 #include "act.glsl"
 #include "weight.glsl"
 #define LOGIT(E) mem_ld_shared(F_logits, pc.logits + 4 * (uint64_t(gl_WorkGroupID.y) * N_EXPERT + (E)))
+#define EXPERT_FACTOR(E) 1.0
 #include "topk.glsl"
 
 /* Logit of expert e (clamped). scale: of the norm, for the row. */

@@ -4,6 +4,7 @@
 #define KERNEL_topk
 #include "prelude.glsl"
 #define LOGIT(E) ld_logits_float(4 * (uint64_t(gl_WorkGroupID.x) * N_EXPERT + (E)))
+#define EXPERT_FACTOR(E) (EXPERT_SCALE != 0 ? ld_expert_scale_float(4 * (E)) : 1.0)
 #include "topk.glsl"
 
 void main() {

@@ -1,5 +1,6 @@
 /* topk.glsl: the N_EXPERT_USED experts of a row and their weights (ir_ops.def: ROUTER), best first, ties by lower id. For one subgroup:
- * experts are dealt to its lanes in turn, a lane touches only its own part of `score`. The kernel defines LOGIT(e). Sources: see
+ * experts are dealt to its lanes in turn, a lane touches only its own part of `score`. The kernel defines LOGIT(e) and EXPERT_FACTOR(e),
+ * which multiplies an expert's weight at last. Sources: see
  * compiler/oracle_router.c. */
 #define SCORED (SELECT_BIAS != 0 || N_GROUP > 1) /* by p + bias; otherwise by the logits: the same order, and it does not saturate */
 const float NONE = -3.4e38;
@@ -91,7 +92,7 @@ void topk_row(uint r) {
     float p = topk_p(SCORED ? topk_logit(last_id) : best, top, total);
     chosen += p;
     if (lane == 0) {
-      kept[j] = p;
+      kept[j] = p * EXPERT_FACTOR(last_id);
       st_ids_uint(4 * (r * N_EXPERT_USED + j), last_id);
     }
   }

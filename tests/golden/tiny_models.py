@@ -62,7 +62,50 @@ def hybrid(architecture, keys, inputs, *ffn, seed):
                   **DELTA_SIZES)
 
 
+GEMMA = "post_attention_norm.weight d, post_ffw_norm.weight d"
+GEMMA4_LOCAL = ATTENTION + ", " + QK_NORM
+GEMMA4_FULL = ("attn_norm.weight d, attn_q.weight d 256, attn_k.weight d 64, attn_output.weight 256 d, attn_q_norm.weight 64, "
+               "attn_k_norm.weight 64")  # no v: it is k
+GEMMA4_EXPERTS = ("ffn_gate_inp.weight d e, ffn_gate_inp.scale d, pre_ffw_norm_2.weight d, post_ffw_norm_1.weight d, post_ffw_norm_2.weight d, "
+                  "ffn_gate_up_exps.weight d 64 e, ffn_down_exps.weight x d e, ffn_down_exps.scale e")
+LATENT = "attn_norm.weight d, attn_kv_a_mqa.weight d cr, attn_kv_a_norm.weight c, attn_output.weight hv d"
+
 FAMILIES = {
+    "gemma3": family("gemma3", {"attention.sliding_window": 40, "rope.freq_base": 1000000.0, "rope.scaling.type": "linear", "rope.scaling.factor": 8.0},
+                     HEAD, ATTENTION, QK_NORM, DENSE, GEMMA, layers=7, seed=1),
+    "gemma4": family("gemma4", {"attention.sliding_window": 40, "attention.sliding_window_pattern": [True, True, False], "attention.key_length": 64,
+                                "attention.value_length": 64, "attention.key_length_swa": 32, "attention.value_length_swa": 32, "attention.head_count": 4,
+                                "attention.head_count_kv": [2, 2, 1], "rope.dimension_count": 64, "rope.dimension_count_swa": 32,
+                                "rope.freq_base": 1000000.0, "rope.freq_base_swa": 10000.0, "embedding_length_per_layer_input": 0,
+                                "final_logit_softcapping": 30.0, "feed_forward_length": [96, 96, 64]},
+                     HEAD + ", rope_freqs.weight 32", GEMMA4_LOCAL, DENSE, GEMMA, "layer_output_scale.weight 1",
+                     per_layer={2: (GEMMA4_FULL, "ffn_norm.weight d, ffn_gate.weight d 64, ffn_up.weight d 64, ffn_down.weight 64 d", GEMMA,
+                                    "layer_output_scale.weight 1")}, seed=1, h=128, k=64),
+    "gemma4-moe": family("gemma4", {"attention.sliding_window": 40, "attention.sliding_window_pattern": [True, True, False], "attention.key_length": 64,
+                                    "attention.value_length": 64, "attention.key_length_swa": 32, "attention.value_length_swa": 32,
+                                    "attention.head_count": 4, "attention.head_count_kv": [2, 2, 1], "rope.dimension_count": 64,
+                                    "rope.dimension_count_swa": 32, "rope.freq_base": 1000000.0, "rope.freq_base_swa": 10000.0,
+                                    "embedding_length_per_layer_input": 0, "expert_count": 8, "expert_used_count": 3, "expert_feed_forward_length": 32,
+                                    "final_logit_softcapping": 20.0},
+                         HEAD + ", rope_freqs.weight 32", GEMMA4_LOCAL, DENSE, GEMMA, GEMMA4_EXPERTS,
+                         per_layer={2: (GEMMA4_FULL, DENSE, GEMMA, GEMMA4_EXPERTS)}, seed=1, h=128, k=64),
+    "deepseek2": family("deepseek2", {"attention.head_count_kv": 1, "attention.key_length": 96, "attention.value_length": 64, "attention.key_length_mla": 64,
+                                      "attention.value_length_mla": 32, "attention.kv_lora_rank": 64, "attention.q_lora_rank": 96,
+                                      "rope.dimension_count": 32, "rope.scaling.type": "yarn", "rope.scaling.factor": 4.0,
+                                      "rope.scaling.original_context_length": 128, "rope.scaling.yarn_log_multiplier": 0.0707,
+                                      "leading_dense_block_count": 1, "expert_count": 8, "expert_used_count": 3, "expert_shared_count": 2,
+                                      "expert_feed_forward_length": 32, "expert_gating_func": 2, "expert_weights_norm": True, "expert_weights_scale": 2.5,
+                                      "expert_group_count": 4, "expert_group_used_count": 2},
+                        HEAD, LATENT, "attn_q_a.weight d cq, attn_q_a_norm.weight cq, attn_q_b.weight cq hq, attn_k_b.weight 32 c 4, attn_v_b.weight c 32 4",
+                        EXPERTS, SHARED, "exp_probs_b.bias e",
+                        per_layer={0: (LATENT, "attn_q_a.weight d cq, attn_q_a_norm.weight cq, attn_q_b.weight cq hq, attn_k_b.weight 32 c 4, attn_v_b.weight c 32 4", DENSE)},
+                        seed=1, h=128, c=64, cr=96, cq=96, hq=256, hv=128, s=64),
+    "deepseek2-kv_b": family("deepseek2", {"attention.head_count_kv": 4, "attention.key_length": 64, "attention.value_length": 32, "attention.kv_lora_rank": 64,
+                                           "rope.dimension_count": 32, "leading_dense_block_count": 1, "expert_count": 4, "expert_used_count": 2,
+                                           "expert_shared_count": 1, "expert_feed_forward_length": 32, "expert_weights_scale": 1.0},
+                             HEAD, LATENT, "attn_q.weight d hq, attn_kv_b.weight c hq", EXPERTS, SHARED,
+                             per_layer={0: (LATENT, "attn_q.weight d hq, attn_kv_b.weight c hq", DENSE)}, layers=26,  # the peer knows files without a q rank by this
+                             seed=1, h=128, c=64, cr=96, hq=256, hv=128, s=32, e=4),
     "llama": family("llama", {"rope.dimension_count": 32}, HEAD + ", rope_freqs.weight 16", ATTENTION, DENSE, h=128, k=64, seed=7),
     "qwen2": family("qwen2", {}, HEAD_TIED, ATTENTION, QKV_BIAS, DENSE, seed=3),
     "olmoe": family("olmoe", MOE | {"feed_forward_length": 32}, HEAD, ATTENTION, "attn_q_norm.weight h, attn_k_norm.weight k", EXPERTS, k=64),
@@ -128,6 +171,8 @@ VALUES = [
     (r"ssm_a$", -1.0, 0.2),
     (r"exp_probs_b", 0.0, 0.15),
     (r"\.bias$", 0.0, 0.4),
+    (r"ffn_gate_inp\.scale$", 8.0, 2.0),  # beside 1 / sqrt(d)
+    (r"\.scale$|output_scale", 1.0, 0.25),
     (r"token_embd", 0.0, 4.0),
     (r"^output\.weight", 0.0, 4.0),
     (r"ffn_gate_inp", 0.0, 2.5),

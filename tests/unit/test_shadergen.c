@@ -60,39 +60,6 @@ static void test_every_kernel(void **state) {
   }
 }
 
-/* A kernel that takes a format, and no other, has the push field `codebook`, last; it is the whole table for a codebook
- * format and anything readable for others. Its shared memory is that of the codebooks it uses, each once. */
-static void test_codebooks(void **state) {
-  (void)state;
-  for (uint32_t k = 0; k < N_KERNEL; k++) {
-    const struct kernel_info *info = kernel_get((enum kernel_id)k);
-    uint32_t n_format = 0;
-    for (uint32_t i = 0; i < info->n_param; i++) n_format += info->param[i].kind == KERNEL_PARAM_FORMAT;
-    int field = kernel_push_index(info, "codebook");
-    assert_int_equal(field, n_format ? (int)info->n_push - 1 : -1);
-    if (!n_format) continue;
-    struct shadergen_request plain = defaults((enum kernel_id)k, FORMAT_Q4_K), book = plain;
-    for (uint32_t i = 0, format = FORMAT_IQ1_S; i < info->n_param; i++)
-      if (info->param[i].kind == KERNEL_PARAM_FORMAT) {
-        book.param[i].value = format;
-        format = FORMAT_IQ1_M; /* the same codebook */
-      }
-    uint64_t bytes = 0;
-    struct shadergen_module m, n;
-    assert_int_equal(shadergen_extent(&plain, (uint32_t)field, &bytes, NULL), MOE_OK);
-    assert_int_equal(bytes, 4);
-    assert_false(shadergen_needs_codebooks(&plain));
-    assert_int_equal(shadergen_extent(&book, (uint32_t)field, &bytes, NULL), MOE_OK);
-    assert_int_equal(bytes, shadergen_codebooks_bytes());
-    assert_true(shadergen_needs_codebooks(&book));
-    check_module(&book);
-    assert_int_equal(shadergen_compile(&plain, &m, NULL), MOE_OK);
-    assert_int_equal(shadergen_compile(&book, &n, NULL), MOE_OK);
-    assert_int_equal(n.shared_bytes - m.shared_bytes, 2 * 2048);
-    shadergen_module_deinit(&m), shadergen_module_deinit(&n);
-  }
-}
-
 /* The formats that moec compiles are those that have a decoder. */
 static void test_formats(void **state) {
   (void)state;
@@ -177,7 +144,7 @@ static void test_bad_requests(void **state) {
   struct moe_error err = {0};
   uint64_t bytes;
   r = defaults(KERNEL_NORM, 0);
-  assert_int_equal(shadergen_extent(&r, 4, &bytes, &err), MOE_USAGE);
+  assert_int_equal(shadergen_extent(&r, kernel_get(KERNEL_NORM)->n_push, &bytes, &err), MOE_USAGE);
 }
 
 static void test_rope_turns(void **state) {
@@ -189,10 +156,9 @@ static void test_rope_turns(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_every_kernel),        cmocka_unit_test(test_formats),
-      cmocka_unit_test(test_codebooks),           cmocka_unit_test(test_instrumented),
-      cmocka_unit_test(test_same_on_all_threads), cmocka_unit_test(test_bad_requests),
-      cmocka_unit_test(test_rope_turns),
+      cmocka_unit_test(test_every_kernel), cmocka_unit_test(test_formats),
+      cmocka_unit_test(test_instrumented), cmocka_unit_test(test_same_on_all_threads),
+      cmocka_unit_test(test_bad_requests), cmocka_unit_test(test_rope_turns),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
