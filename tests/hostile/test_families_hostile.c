@@ -148,7 +148,7 @@ static void test_models_compile(void **state) {
   for (int i = 0; i < n_model; i++) {
     struct maker m;
     struct moe_error err;
-    snprintf(what, sizeof what, "%s", models[i].name);
+    snprintf(what, sizeof what, "%.63s", models[i].name);
     edit_copy(&models[i].edit, &m);
     enum moe_code code = answer(&m, &err);
     if (code == MOE_FAILED) fail_msg("%s: %s", what, err.message); /* a family may wait for its kernels */
@@ -344,7 +344,7 @@ static void test_weights_of_random_bits(void **state) {
   for (int i = 0; i < n_model; i++) {
     struct maker m;
     struct moe_error err;
-    snprintf(what, sizeof what, "%s: random weights", models[i].name);
+    snprintf(what, sizeof what, "%.63s: random weights", models[i].name);
     edit_copy(&models[i].edit, &m);
     for (size_t at = models[i].edit.data; at < m.used; at++) m.bytes[at] = (uint8_t)random_next();
     answer(&m, &err);
