@@ -1,6 +1,7 @@
 """Every family of tiny_models.py against its golden: the oracle, then the image: both samples at once, and the long one through windows of 1, 7 and
 64 rows. Keys and values are F32 as the goldens' are, so that nothing but rounding differs and the bars are narrow. Every family of families.def has
 a row there or a trained model (TRAINED). `test_tiny.py FAMILY ...`: only these."""
+import concurrent.futures
 import json
 import os
 import pathlib
@@ -77,5 +78,6 @@ if len(sys.argv) == 1:
     check_covered()
 folder = pathlib.Path(os.environ["BUILD_DIR"], "tests-tiny")
 folder.mkdir(exist_ok=True)
-for name in sys.argv[1:] or tiny_models.FAMILIES:
-    check(name, folder)
+with concurrent.futures.ThreadPoolExecutor(min(os.cpu_count(), 4)) as pool:  # a program's start and end leave cores idle
+    for done in [pool.submit(check, name, folder) for name in sys.argv[1:] or tiny_models.FAMILIES]:
+        done.result()
