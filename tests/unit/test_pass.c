@@ -198,6 +198,45 @@ static void test_uncovered_operations(void **state) {
   model_close(&m);
 }
 
+/* The SCALE of the first dispatch of a role; 0 when it has none. */
+static double scale_of(const struct plan_template *t, enum img_role role) {
+  for (uint32_t i = 0; i < t->n_op; i++)
+    for (uint32_t k = 0; t->op[i].role == role && k < t->op[i].request.n_param; k++)
+      if (!strcmp(t->op[i].request.param[k].name, "SCALE")) return t->op[i].request.param[k].value;
+  return 0;
+}
+
+/* The scale of a residual sum goes into the product that it ends, times the product's own; on the other side of the sum
+ * there is no kernel for it. */
+static void test_scaled_sums(void **state) {
+  (void)state;
+  for (int swapped = 0; swapped < 2; swapped++) {
+    struct model m;
+    model_open(&m);
+    struct moe_error err = {0};
+    for (int i = 0; i < m.graph.n_node; i++) {
+      struct ir_node *node = &m.graph.node[i];
+      if (node->op == IR_LINEAR && m.graph.node[node->in[0]].op == IR_ATTENTION) node->a.scale = 4;
+      if (node->op != IR_ADD) continue;
+      node->a.scale = 0.5;
+      if (swapped) node->in[0] ^= node->in[1], node->in[1] ^= node->in[0], node->in[0] ^= node->in[1];
+    }
+    struct plan plan;
+    assert_int_equal(plan_init(&plan, &m.graph, false, 512, &err), MOE_OK);
+    enum moe_code code = pass_lower(&plan, IMG_TEMPLATE_TOKEN, 1, 1, &err);
+    assert_int_equal(code, swapped ? MOE_DECLINED : MOE_OK);
+    if (swapped) {
+      assert_non_null(strstr(err.message, "no kernel covers"));
+    } else {
+      assert_true(scale_of(&plan.template[0], IMG_ROLE_ATTENTION_OUTPUT) == 2);
+      assert_true(scale_of(&plan.template[0], IMG_ROLE_DOWN) == 0.5);
+      assert_true(scale_of(&plan.template[0], IMG_ROLE_QKV) == 1);
+    }
+    plan_deinit(&plan);
+    model_close(&m);
+  }
+}
+
 /* A shape that kernels would silently get wrong: heads whose length is no multiple of 32. */
 static void test_shapes_that_kernels_do_not_take(void **state) {
   (void)state;
@@ -258,6 +297,7 @@ int main(void) {
       cmocka_unit_test(test_shape_rules),
       cmocka_unit_test(test_lowering),
       cmocka_unit_test(test_uncovered_operations),
+      cmocka_unit_test(test_scaled_sums),
       cmocka_unit_test(test_shapes_that_kernels_do_not_take),
       cmocka_unit_test(test_parallel_runs_every_item_once),
       cmocka_unit_test(test_bytes_grow_and_align),
