@@ -193,15 +193,24 @@ void blocks_init(struct blocks *b, struct ir_graph *graph, const struct gguf *gg
   graph->n_vocab = b->h.n_vocab;
 }
 
+/* Tensors that nobody asked for make the model another one. */
+static void blocks_check_used(struct blocks *b) {
+  uint64_t n = gguf_n_tensor(b->gguf), first = n, more = 0;
+  for (uint64_t i = n; !b->code && i-- > 0;)
+    if (!b->used[i]) first = i, more++;
+  if (first == n) return;
+  char others[64] = "";
+  if (more > 1) snprintf(others, sizeof others, " and %llu more tensors", (unsigned long long)more - 1);
+  blocks_fail(b, MOE_DECLINED,
+              "tensor[%llu] %s%s: %s has no place for it here; the model is a variant that moec does not compile",
+              (unsigned long long)first, gguf_tensor(b->gguf, first)->name, others, b->graph->family);
+}
+
 enum moe_code blocks_finish(struct blocks *b) {
   if (!b->code) blocks_check_options(b);
   blocks_check_each(b);
   blocks_check_window(b);
-  for (uint64_t i = 0; !b->code && i < gguf_n_tensor(b->gguf); i++)
-    if (!b->used[i])
-      blocks_fail(b, MOE_DECLINED,
-                  "tensor[%llu] %s: %s has no place for it here; the model is a variant that moec does not compile",
-                  (unsigned long long)i, gguf_tensor(b->gguf, i)->name, b->graph->family);
+  blocks_check_used(b);
   free(b->used);
   free(b->honoured);
   blocks_free_each(b);

@@ -183,9 +183,10 @@ static enum moe_code oracle_generate(struct oracle *o, const struct oracle_reque
     oracle_top_of(logits, o->graph->n_vocab, request->n_top ? request->n_top : 1, top);
     free(logits);
     logits = NULL;
+    char why[ORACLE_DAMAGE_BYTES];
     if (!isfinite(top[0].logprob))
-      return moe_fail(err, MOE_FAILED, "position %u: the logits are not finite: the weights are damaged",
-                      request->n_prompt - 1 + i);
+      return moe_fail(err, MOE_FAILED, "position %u: the logits are not finite; %s", request->n_prompt - 1 + i,
+                      oracle_damage(o->graph, why));
     result->ids[result->n_id++] = top[0].id;
     if (oracle_stops(request, top[0].id) || i + 1 == request->n_predict) break;
     code = oracle_rows(o, &result->ids[i], 1, request->n_prompt + i, true, &logits, err);

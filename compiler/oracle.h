@@ -46,6 +46,12 @@ enum moe_code oracle_run(const struct ir_graph *graph, struct parallel *pool, co
                          struct oracle_result *result, struct moe_error *err);
 void oracle_deinit(struct oracle_result *result);
 
+enum { ORACLE_DAMAGE_BYTES = 384 };
+
+/* Why logits are not finite: reads all weights of the graph and names the first that is not, into text. Returns text.
+ */
+const char *oracle_damage(const struct ir_graph *graph, char text[ORACLE_DAMAGE_BYTES]);
+
 /* Prints the object that `moert run --json` prints, and "router_margin" (null without routers).
  * text: the generated text as a JSON string literal with its quotes, or NULL. */
 void oracle_print_json(const struct oracle_request *request, const struct oracle_result *result, const char *text,

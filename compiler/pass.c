@@ -266,8 +266,10 @@ static void pass_run(struct pass *p) {
   }
   for (int i = 0; i < g->n_node && !p->code; i++)
     if (!p->covered[i] || (i == g->n_node - 1 && !g->node[i].selected)) {
+      const struct gguf_tensor *w = g->node[i].weight[0];
       p->layer = g->node[i].layer;
-      pass_fail(p, MOE_DECLINED, "no kernel covers %%%d, %s, as it is used here", i, ir_ops[g->node[i].op].name);
+      pass_fail(p, MOE_DECLINED, "no kernel covers %%%d, %s%s%s, as it is used here", i, ir_ops[g->node[i].op].name,
+                w ? " of " : "", w ? w->name : "");
     }
   if (!p->code) pass_sample(p);
 }

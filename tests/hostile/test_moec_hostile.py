@@ -253,6 +253,15 @@ def test_places():
         assert r.returncode == 0 and r.stdout and not r.stderr, (arguments, r)
 
 
+def test_damaged_weights():
+    """A weight that is no number is found by the self-test, and named."""
+    data = edit()
+    record = data.tensor["blk.2.attn_norm.weight"]
+    offset, = struct.unpack_from("<Q", data.data, record["offset"])
+    data.put((data.at + 31) // 32 * 32 + offset + 40, "f", math.nan)
+    refused("NaN in a norm", given(bytes(data.data)), (1,), "logits are not finite; row 0 of blk.2.attn_norm.weight holds a weight that is NaN")
+
+
 def test_flipped_bits():
     """Any header with one or two flipped bits: an answer, never a crash. The plan is made, nothing is written."""
     rng = random.Random(7)
