@@ -91,4 +91,5 @@ def main(arguments):
             make(shlex.split(arguments[0]), port, name, out)
 
 
-main(sys.argv[1:])
+if __name__ == "__main__":
+    main(sys.argv[1:])

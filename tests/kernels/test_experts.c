@@ -66,6 +66,8 @@ static void run_router(struct oracle_rng *rng, uint32_t format, uint32_t d, uint
   struct oracle_weight w;
   oracle_weight_init(&w, rng, format, d, n_expert, 1);
   float *x = oracle_floats(rng, rows * d), *norm = oracle_floats(rng, d);
+  /* Smaller logits for many choices: else one weight dwarfs the others, and the bar is of their root mean square. */
+  for (uint32_t k = 0; n_used > 16 && k < d; k++) norm[k] *= 0.1f;
   uint32_t *step = oracle_step(rng, MAX_ROW, live, 1, 1, NULL, NULL, &step_bytes);
   struct kernel_case c;
   kernel_case_init(&c, KERNEL_ROUTER);
@@ -108,41 +110,49 @@ static void test_router(void **state) {
   run_router(&rng, 1, 256, 33, 10, 2, false);
   run_router(&rng, 30, 512, 7, 1, 1, false);
   run_router(&rng, 8, 256, 5, 5, 1, true);
+  run_router(&rng, 0, 256, 512, 64, 2, true); /* as many as there may be */
+}
+
+static void run_topk(struct oracle_rng *rng, uint32_t n_expert, uint32_t n_used) {
+  enum { ROWS = 17 };
+  uint64_t step_bytes;
+  float *logits = oracle_floats(rng, ROWS * n_expert), *factor = oracle_floats(rng, n_expert);
+  for (uint32_t e = 0; e < n_expert; e++) {
+    logits[e] = 0.25f;                              /* all equal */
+    logits[n_expert + e] = (float)(e % 3) * 4 - 60; /* ties, and large logits below zero */
+    logits[2 * n_expert + e] *= 40;
+  }
+  uint32_t *step = oracle_step(rng, MAX_ROW, ROWS, 1, 1, NULL, NULL, &step_bytes);
+  struct kernel_case c;
+  kernel_case_init(&c, KERNEL_TOPK);
+  SET_PARAMS(&c, {"N_EXPERT", n_expert}, {"N_EXPERT_USED", n_used}, {"N_ROW", ROWS + 2}, {"MAX_ROW", MAX_ROW},
+             {"EXPERT_SCALE", 1});
+  kernel_case_bind(&c, "expert_scale", factor, 0);
+  memcpy(kernel_case_bind(&c, "logits", NULL, 0), logits, ROWS * n_expert * 4);
+  kernel_case_bind(&c, "step", step, step_bytes);
+  float *weights = kernel_case_bind(&c, "weights", NULL, 0);
+  uint32_t *ids = kernel_case_bind(&c, "ids", NULL, 0);
+  kernel_case_run(&c);
+  uint32_t *want_ids = checked_malloc(n_used * 4);
+  double *logit = checked_malloc(n_expert * sizeof *logit), *want = checked_malloc(n_used * sizeof *want);
+  for (uint32_t r = 0; r < ROWS; r++) {
+    for (uint32_t e = 0; e < n_expert; e++) logit[e] = logits[r * n_expert + e];
+    choose(logit, n_expert, n_used, true, 1, want_ids, want);
+    assert_memory_equal(ids + r * n_used, want_ids, n_used * 4);
+    for (uint32_t j = 0; j < n_used; j++)
+      if (!(fabs(weights[r * n_used + j] - want[j] * factor[want_ids[j]]) < 2e-6))
+        fail_msg("topk row %u weight %u: %g", r, j, weights[r * n_used + j]);
+  }
+  kernel_case_deinit(&c);
+  free(logits), free(factor), free(step), free(want_ids), free(logit), free(want);
 }
 
 static void test_topk(void **state) {
   (void)state;
-  enum { EXPERTS = 60, USED = 9, ROWS = 17 };
   struct oracle_rng rng = {2};
-  uint64_t step_bytes;
-  float *logits = oracle_floats(&rng, ROWS * EXPERTS), *factor = oracle_floats(&rng, EXPERTS);
-  for (int e = 0; e < EXPERTS; e++) {
-    logits[e] = 0.25f;                             /* all equal */
-    logits[EXPERTS + e] = (float)(e % 3) * 4 - 60; /* ties, and large logits below zero */
-    logits[2 * EXPERTS + e] *= 40;
-  }
-  uint32_t *step = oracle_step(&rng, MAX_ROW, ROWS, 1, 1, NULL, NULL, &step_bytes);
-  struct kernel_case c;
-  kernel_case_init(&c, KERNEL_TOPK);
-  SET_PARAMS(&c, {"N_EXPERT", EXPERTS}, {"N_EXPERT_USED", USED}, {"N_ROW", ROWS + 2}, {"MAX_ROW", MAX_ROW},
-             {"EXPERT_SCALE", 1});
-  kernel_case_bind(&c, "expert_scale", factor, 0);
-  memcpy(kernel_case_bind(&c, "logits", NULL, 0), logits, ROWS * EXPERTS * 4);
-  kernel_case_bind(&c, "step", step, step_bytes);
-  float *weights = kernel_case_bind(&c, "weights", NULL, 0);
-  uint32_t *ids = kernel_case_bind(&c, "ids", NULL, 0), want_ids[USED];
-  kernel_case_run(&c);
-  for (int r = 0; r < ROWS; r++) {
-    double logit[EXPERTS], want[USED];
-    for (int e = 0; e < EXPERTS; e++) logit[e] = logits[r * EXPERTS + e];
-    choose(logit, EXPERTS, USED, true, 1, want_ids, want);
-    assert_memory_equal(ids + r * USED, want_ids, sizeof want_ids);
-    for (int j = 0; j < USED; j++)
-      if (!(fabs(weights[r * USED + j] - want[j] * factor[want_ids[j]]) < 2e-6))
-        fail_msg("topk row %d weight %d: %g", r, j, weights[r * USED + j]);
-  }
-  kernel_case_deinit(&c);
-  free(logits), free(factor), free(step);
+  run_topk(&rng, 60, 9);
+  run_topk(&rng, 512, 64); /* as many as there may be */
+  run_topk(&rng, 64, 64);
 }
 
 /* ---- experts, few rows ---- */
@@ -316,8 +326,9 @@ static void test_schedule(void **state) {
   (void)state;
   struct oracle_rng rng = {5};
   static const uint32_t cases[][5] = {/* live, n_row, n_used, n_expert, tm */
-                                      {1, 1, 4, 16, 8},   {2, 2, 4, 16, 32}, {33, 64, 4, 16, 32}, {64, 64, 8, 128, 32},
-                                      {17, 64, 2, 60, 8}, {0, 8, 2, 4, 8},   {100, 128, 1, 3, 16}};
+                                      {1, 1, 4, 16, 8},     {2, 2, 4, 16, 32},     {33, 64, 4, 16, 32},
+                                      {64, 64, 8, 128, 32}, {17, 64, 2, 60, 8},    {0, 8, 2, 4, 8},
+                                      {100, 128, 1, 3, 16}, {65, 128, 64, 512, 32}};
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
     for (int skewed = 0; skewed < 2; skewed++) {
       const uint32_t *k = cases[i];
