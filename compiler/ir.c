@@ -105,6 +105,9 @@ enum moe_code ir_add_state(struct ir_graph *g, const struct ir_state *state, uin
 }
 
 enum moe_code ir_add_recurrent(struct ir_graph *g, uint64_t n, uint32_t *index, struct moe_error *err) {
+  if (n > INT32_MAX / 4)
+    return moe_fail(err, MOE_DECLINED, "a recurrent state of %llu words; kernels address less than 2 GiB",
+                    (unsigned long long)n);
   uint64_t *grown = realloc(g->recurrent, (g->n_recurrent + 1) * sizeof *grown);
   if (!grown) return moe_fail(err, MOE_FAILED, "out of memory: %u recurrent states", g->n_recurrent + 1);
   g->recurrent = grown;

@@ -134,7 +134,7 @@ enum moe_code ir_add_rope(struct ir_graph *g, const struct ir_rope *rope, uint32
  * *index: for ir_attr.state. */
 enum moe_code ir_add_state(struct ir_graph *g, const struct ir_state *state, uint32_t *index, struct moe_error *err);
 
-/* Adds a recurrent state of n words. *index: for ir_attr.recurrent. */
+/* Adds a recurrent state of n words. *index: for ir_attr.recurrent. Errors: MOE_DECLINED for 2 GiB and more. */
 enum moe_code ir_add_recurrent(struct ir_graph *g, uint64_t n, uint32_t *index, struct moe_error *err);
 
 /* Rows of a tensor as a weight of their own: n_out rows of every matrix, row r of which is row first + r / run * period

@@ -35,11 +35,6 @@ static enum moe_code plan_place_recurrent(struct plan *plan, struct moe_error *e
   if (!plan->recurrent_offset) return moe_fail(err, MOE_FAILED, "out of memory: the plan's recurrent states");
   for (uint32_t i = 0; i < g->n_recurrent; i++) {
     plan->recurrent_offset[i] = plan->block_bytes;
-    if (g->recurrent[i] > INT32_MAX / 4 || plan->block_bytes > INT32_MAX)
-      return moe_fail(
-          err, MOE_DECLINED,
-          "recurrent state %u of %u has %llu words behind %llu bytes; kernels address 2147483647 bytes a slot", i,
-          g->n_recurrent, (unsigned long long)g->recurrent[i], (unsigned long long)plan->block_bytes);
     plan->block_bytes = plan_align(plan->block_bytes + 4 * g->recurrent[i]);
   }
   if (plan->block_bytes > INT32_MAX)

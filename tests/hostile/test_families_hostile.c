@@ -392,6 +392,14 @@ static const struct named {
     {"qwen3moe", "expert_weights_scale", F32(__builtin_nanf("")), MOE_DECLINED, "qwen3moe.expert_weights_scale: nan"},
     {"qwen3moe", "expert_group_count", U32(3), MOE_DECLINED,
      "qwen3moe.expert_group_count: 3 changes what the model computes"},
+    {"qwen35", "ssm.inner_size", U32(127), MOE_FAILED, "qwen35.ssm.inner_size: 127; 4 heads of state_size 32 give 128"},
+    {"qwen35", "ssm.group_count", U32(3), MOE_FAILED, "4 heads (time_step_rank), 3 key heads (group_count)"},
+    {"qwen35", "ssm.conv_kernel", U32(5), MOE_FAILED, "ssm_conv1d.weight: 4 columns, the hyperparameters give 5"},
+    {"qwen35", "full_attention_interval", U32(0), MOE_FAILED, "qwen35.full_attention_interval: 0; allowed: 1 to 1024"},
+    {"qwen3next", "attention.recurrent_layers", VALUE(GGUF_ARRAY, "\7\0\0\0\2\0\0\0\0\0\0\0\1\1", ""), MOE_FAILED,
+     "qwen3next.attention.recurrent_layers: an array of 2 elements; allowed: a number or bool for each of 3 layers"},
+    {"qwen3next", "attention.recurrent_layers", VALUE(GGUF_ARRAY, "\7\0\0\0\3\0\0\0\0\0\0\0\1\1\1", ""), MOE_FAILED,
+     "blk.1.attn_qkv.weight: the file has no such tensor"},
 };
 
 static void test_named_errors(void **state) {

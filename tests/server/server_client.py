@@ -24,11 +24,10 @@ MOEC = os.environ.get("MOEC", os.path.join(BUILD, "moec"))
 REAL = os.environ.get("SERVER_KIND", "scripted") == "real"
 
 
-def real_image():
-    """The embedded model's image, compiled once a build."""
+def real_image(model=os.path.join(TESTS, "models", "wordnet-moe.gguf")):
+    """A model's image, by default the embedded one's, compiled once a build."""
     folder = os.path.join(BUILD, "tests-server")
-    path = os.path.join(folder, "wordnet-moe.img")
-    model = os.path.join(TESTS, "models", "wordnet-moe.gguf")
+    path = os.path.join(folder, os.path.basename(model).replace(".gguf", ".img"))
     os.makedirs(folder, exist_ok=True)
     newest = max(os.path.getmtime(model), os.path.getmtime(MOEC))
     if not os.path.exists(path) or os.path.getmtime(path) < newest:
@@ -42,14 +41,14 @@ def children(pid):
 
 
 class Server:
-    """A running moert. `starts`: the scripted engine's fates, one line each start (scripted_engine.c)."""
+    """A running moert. `starts`: the scripted engine's fates, one line each start (scripted_engine.c). image: another than the embedded model's."""
 
-    def __init__(self, *options, starts=(), wait=True, env=None):
+    def __init__(self, *options, starts=(), wait=True, env=None, image=None):
         self.folder = tempfile.TemporaryDirectory()
         self.starts = os.path.join(self.folder.name, "starts")
         with open(self.starts, "w") as file:
             file.write("".join(line + "\n" for line in starts))
-        self.image = real_image() if REAL else os.path.join(self.folder.name, "scripted.img")
+        self.image = image or real_image() if REAL else os.path.join(self.folder.name, "scripted.img")
         if not REAL:
             open(self.image, "w").close()
         command = [MOERT if REAL else SCRIPTED, self.image]
