@@ -1,89 +1,16 @@
-/* img_tokenizer.c: checks a TOKENIZER payload and looks things up in it.
+/* img_tokenizer.c: checks a TOKENIZER payload.
  *
- * Owns: what a well-formed payload is, and probing of its hash tables. Does not own: writing (img_tokenizer_build.c).
+ * Owns: what a well-formed payload is. Does not own: lookups (img_tokenizer_find.c), writing (img_tokenizer_build.c).
  * Invariants: nothing of the payload is used before it was checked; every loop is bounded by a checked count. */
 #include "img_tokenizer.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <string.h>
 
 static const char *const table_names[IMG_TOKENIZER_T_COUNT] = {
-    "pre_name",    "patterns",    "token_start", "token_bytes", "token_attr",
-    "token_slots", "merge_slots", "byte_ids",    "added",       "eog"};
-
-#define HASH_FACTOR UINT64_C(0x9E3779B97F4A7C15)
-
-static uint32_t slot_of(uint64_t hash, uint32_t slots) {
-  /* slots is a power of two of at least 2, so the shift is at most 63. */
-  return (uint32_t)(hash >> (64 - __builtin_ctz(slots)));
-}
-
-uint32_t img_merge_slot(uint32_t left, uint32_t right, uint32_t slots) {
-  return slot_of((((uint64_t)left << 32) | right) * HASH_FACTOR, slots);
-}
-
-uint32_t img_token_slot(const uint8_t *bytes, uint32_t len, uint32_t slots) {
-  uint64_t h = UINT64_C(0xcbf29ce484222325);
-  for (uint32_t i = 0; i < len; i++) h = (h ^ bytes[i]) * UINT64_C(0x100000001b3);
-  return slot_of(h * HASH_FACTOR, slots);
-}
-
-uint32_t img_tokenizer_find_normal(const struct img_tokenizer *t, const uint8_t *bytes, uint32_t len) {
-  for (uint32_t s = img_token_slot(bytes, len, t->n_token_slot);; s = (s + 1) & (t->n_token_slot - 1)) {
-    uint32_t id = t->token_slots[s];
-    if (id == IMG_TOKEN_NONE) return IMG_TOKEN_NONE;
-    uint32_t n;
-    const uint8_t *b = img_token_bytes(t, id, &n);
-    if (n == len && memcmp(b, bytes, n) == 0) return id;
-  }
-}
-
-const struct img_merge *img_tokenizer_find_merge(const struct img_tokenizer *t, uint32_t left, uint32_t right) {
-  for (uint32_t s = img_merge_slot(left, right, t->n_merge_slot);; s = (s + 1) & (t->n_merge_slot - 1)) {
-    const struct img_merge *m = &t->merge_slots[s];
-    if (m->left == IMG_TOKEN_NONE) return NULL;
-    if (m->left == left && m->right == right) return m;
-  }
-}
-
-/* First entry of added[lo, hi) whose byte at `depth` is at least `byte`; entries all have more than `depth` bytes. */
-static uint32_t added_lower_bound(const struct img_tokenizer *t, uint32_t lo, uint32_t hi, uint32_t depth,
-                                  unsigned byte) {
-  while (lo < hi) {
-    uint32_t mid = lo + (hi - lo) / 2, n;
-    if (img_token_bytes(t, t->added[mid], &n)[depth] < byte)
-      lo = mid + 1;
-    else
-      hi = mid;
-  }
-  return lo;
-}
-
-uint32_t img_tokenizer_match_added(const struct img_tokenizer *t, const uint8_t *text, uint64_t len,
-                                   bool accept_control) {
-  uint32_t best = IMG_TOKEN_NONE, lo = 0, hi = t->n_added;
-  for (uint32_t depth = 0; depth < len && lo < hi; depth++) {
-    /* All of [lo, hi) start with text[0, depth) and are longer than depth: an entry of exactly depth bytes sorts first
-     * and was taken off below. */
-    lo = added_lower_bound(t, lo, hi, depth, text[depth]);
-    hi = added_lower_bound(t, lo, hi, depth, text[depth] + 1u);
-    if (lo == hi) break;
-    uint32_t n;
-    (void)img_token_bytes(t, t->added[lo], &n);
-    if (n == depth + 1) {
-      if (accept_control || img_token_type(t, t->added[lo]) == IMG_TOKEN_USER_DEFINED) best = t->added[lo];
-      lo++;
-    }
-  }
-  return best;
-}
-
-uint32_t img_tokenizer_find_added(const struct img_tokenizer *t, const uint8_t *bytes, uint32_t len) {
-  uint32_t id = img_tokenizer_match_added(t, bytes, len, true), n;
-  if (id == IMG_TOKEN_NONE) return id;
-  (void)img_token_bytes(t, id, &n);
-  return n == len ? id : IMG_TOKEN_NONE;
-}
+    "pre_name", "patterns", "token_start", "token_bytes", "token_attr", "token_slots", "merge_slots",
+    "byte_ids", "added",    "eog",         "scores",      "sorted",     "charsmap",    "replacements"};
 
 /* Table `which` must lie in the payload, aligned, with exactly `want` bytes (any number when want is UINT64_MAX). */
 static enum moe_code check_table(const struct img_tokenizer_header *h, uint64_t len, enum img_tokenizer_table which,
@@ -128,13 +55,18 @@ static enum moe_code check_header(const struct img_tokenizer_header *h, uint64_t
                     "TOKENIZER header: layout %u of %u bytes, this program reads layout %u of %zu; compile the model "
                     "again with the moec of this version",
                     h->layout, h->header_bytes, IMG_TOKENIZER_LAYOUT, sizeof *h);
-  if (h->kind != IMG_TOKENIZER_BPE)
-    return moe_fail(err, MOE_FAILED, "TOKENIZER kind: %u, known is %d (byte-level BPE)", h->kind, IMG_TOKENIZER_BPE);
+  if (h->kind < IMG_TOKENIZER_BPE || h->kind > IMG_TOKENIZER_LAST_KIND)
+    return moe_fail(err, MOE_FAILED, "TOKENIZER kind: %u, known are %d to %d", h->kind, IMG_TOKENIZER_BPE,
+                    IMG_TOKENIZER_LAST_KIND);
   if (h->flags & ~(uint32_t)IMG_TOKENIZER_FLAGS)
     return moe_fail(err, MOE_FAILED, "TOKENIZER flags: 0x%x, known are 0x%x", h->flags, IMG_TOKENIZER_FLAGS);
   if ((c = check_count("n_vocab", h->n_vocab, 1, IMG_TOKENIZER_MAX_VOCAB, err))) return c;
   if ((c = check_count("n_merge", h->n_merge, 0, IMG_TOKENIZER_MAX_MERGE, err))) return c;
-  if ((c = check_count("n_pattern", h->n_pattern, 1, 16, err))) return c;
+  bool chars = h->kind != IMG_TOKENIZER_BPE, unigram = h->kind == IMG_TOKENIZER_UNIGRAM;
+  if (h->flags & (chars ? IMG_TOKENIZER_NFC : IMG_TOKENIZER_SPACE_PREFIX | IMG_TOKENIZER_FEW_SPACES))
+    return moe_fail(err, MOE_FAILED, "TOKENIZER flags: 0x%x has a flag of other kinds than %u", h->flags, h->kind);
+  if (h->key.left % 2 == 0 || h->key.right % 2 == 0) return moe_fail(err, MOE_FAILED, "TOKENIZER key: an even factor");
+  if ((c = check_count("n_pattern", h->n_pattern, chars ? 0 : 1, 16, err))) return c;
   if ((c = check_count("n_added", h->n_added, 0, h->n_vocab, err))) return c;
   if ((c = check_count("n_eog", h->n_eog, 0, h->n_vocab, err))) return c;
   if ((c = check_slots("n_token_slot", h->n_token_slot, 0, err))) return c;
@@ -161,16 +93,24 @@ static enum moe_code check_header(const struct img_tokenizer_header *h, uint64_t
                                                 (uint64_t)h->n_merge_slot * sizeof(struct img_merge),
                                                 256 * 4,
                                                 (uint64_t)h->n_added * 4,
-                                                (uint64_t)h->n_eog * 4};
+                                                (uint64_t)h->n_eog * 4,
+                                                unigram ? (uint64_t)h->n_vocab * 4 : 0,
+                                                unigram ? UINT64_MAX : 0,
+                                                chars ? UINT64_MAX : 0,
+                                                chars ? UINT64_MAX : 0};
   for (int t = 0; t < IMG_TOKENIZER_T_COUNT; t++)
     if ((c = check_table(h, len, (enum img_tokenizer_table)t, want[t], err))) return c;
+  for (int t = IMG_TOKENIZER_T_SORTED; t < IMG_TOKENIZER_T_COUNT; t++)
+    if ((h->tables[t].bytes % 4 != 0 && t != IMG_TOKENIZER_T_REPLACEMENTS) || h->tables[t].bytes / 4 > UINT32_MAX)
+      return moe_fail(err, MOE_FAILED, "TOKENIZER %s: %" PRIu64 " bytes are not a number of entries", table_names[t],
+                      h->tables[t].bytes);
   return check_count("pre_name bytes", h->tables[IMG_TOKENIZER_T_PRE_NAME].bytes, 1, 255, err);
 }
 
 static enum moe_code check_patterns(const struct img_tokenizer *v, uint64_t bytes, struct moe_error *err) {
   uint32_t ends = 0;
   for (uint64_t i = 0; i < bytes; i++) ends += v->patterns[i] == 0;
-  if (ends == v->n_pattern && bytes > 0 && v->patterns[bytes - 1] == 0) return MOE_OK;
+  if (ends == v->n_pattern && (bytes == 0 || v->patterns[bytes - 1] == 0)) return MOE_OK;
   return moe_fail(err, MOE_FAILED, "TOKENIZER patterns: %u terminators in %" PRIu64 " bytes, the header says %u", ends,
                   bytes, v->n_pattern);
 }
@@ -188,6 +128,23 @@ static enum moe_code check_tokens(const struct img_tokenizer *v, uint64_t bytes,
     if (type < IMG_TOKEN_NORMAL || type > IMG_TOKEN_BYTE || (flags & ~(unsigned)(IMG_TOKEN_LSTRIP | IMG_TOKEN_RSTRIP)))
       return moe_fail(err, MOE_FAILED, "TOKENIZER token_attr[%u]: 0x%x, types are %d to %d and flags 0x%x", i, attr,
                       IMG_TOKEN_NORMAL, IMG_TOKEN_BYTE, IMG_TOKEN_LSTRIP | IMG_TOKEN_RSTRIP);
+    if (v->kind != IMG_TOKENIZER_BPE && type == IMG_TOKEN_NORMAL && b - a > IMG_TOKENIZER_MAX_PIECE)
+      return moe_fail(err, MOE_FAILED, "TOKENIZER token_start[%u]: a normal token of %u bytes, kind %d allows %u", i,
+                      b - a, v->kind, IMG_TOKENIZER_MAX_PIECE);
+  }
+  return MOE_OK;
+}
+
+/* Bounds the time of a lookup: no longer run of occupied slots, cyclically, than IMG_TOKENIZER_MAX_RUN. `word` is the
+ * first word of a slot, all ones in a free one; the next slot is `words` further. */
+static enum moe_code check_runs(const char *name, const uint32_t *word, uint32_t slots, uint32_t words,
+                                struct moe_error *err) {
+  uint64_t run = 0;
+  for (uint64_t s = 0; s < (uint64_t)slots + IMG_TOKENIZER_MAX_RUN; s++) { /* past the end: the run that goes on at 0 */
+    run = word[(s & (slots - 1)) * words] == IMG_TOKEN_NONE ? 0 : run + 1;
+    if (run > IMG_TOKENIZER_MAX_RUN)
+      return moe_fail(err, MOE_FAILED, "TOKENIZER %s: over %u occupied slots in a row, up to slot %" PRIu64, name,
+                      IMG_TOKENIZER_MAX_RUN, s & (slots - 1));
   }
   return MOE_OK;
 }
@@ -203,7 +160,8 @@ static enum moe_code check_token_slots(const struct img_tokenizer *v, struct moe
                       "TOKENIZER token_slots[%u]: token %u is none of the %u tokens or not a normal one", s, id,
                       v->n_vocab);
   }
-  return check_slots("token_slots", v->n_token_slot, used, err);
+  enum moe_code c = check_slots("token_slots", v->n_token_slot, used, err);
+  return c ? c : check_runs("token_slots", v->token_slots, v->n_token_slot, 1, err);
 }
 
 static enum moe_code check_merge_slots(const struct img_tokenizer *v, struct moe_error *err) {
@@ -220,7 +178,7 @@ static enum moe_code check_merge_slots(const struct img_tokenizer *v, struct moe
       return moe_fail(err, MOE_FAILED, "TOKENIZER merge_slots[%u]: token %u is not as long as %u and %u together", s,
                       m.result, m.left, m.right);
   }
-  if (used == v->n_merge) return MOE_OK;
+  if (used == v->n_merge) return check_runs("merge_slots", &v->merge_slots->left, v->n_merge_slot, 4, err);
   return moe_fail(err, MOE_FAILED, "TOKENIZER merge_slots: %u occupied, the header says %u", used, v->n_merge);
 }
 
@@ -262,6 +220,34 @@ static enum moe_code check_lists(const struct img_tokenizer *v, struct moe_error
   return MOE_OK;
 }
 
+static enum moe_code check_unigram(const struct img_tokenizer *v, struct moe_error *err) {
+  for (uint32_t i = 0; v->kind == IMG_TOKENIZER_UNIGRAM && i < v->n_vocab; i++)
+    if (!isfinite(v->scores[i])) return moe_fail(err, MOE_FAILED, "TOKENIZER scores[%u]: not a finite number", i);
+  for (uint32_t i = 0; i < v->n_sorted; i++) {
+    uint32_t id = v->sorted[i];
+    if (id >= v->n_vocab || v->token_start[id] == v->token_start[id + 1] || img_token_type(v, id) != IMG_TOKEN_NORMAL)
+      return moe_fail(err, MOE_FAILED, "TOKENIZER sorted[%u]: token %u is none of the %u tokens, empty or not normal",
+                      i, id, v->n_vocab);
+    if (i > 0 && token_order(v, v->sorted[i - 1], id) >= 0)
+      return moe_fail(err, MOE_FAILED, "TOKENIZER sorted[%u]: token %u is not above token %u in byte order", i, id,
+                      v->sorted[i - 1]);
+  }
+  return MOE_OK;
+}
+
+/* The double array is followed with a check of each step; its outputs must end, and soon. */
+static enum moe_code check_replacements(const struct img_tokenizer *v, struct moe_error *err) {
+  uint32_t start = 0;
+  for (uint32_t i = 0; i < v->replacements_len; i++) {
+    if (v->replacements[i] == 0) start = i + 1;
+    if (i + 1 - start > IMG_TOKENIZER_MAX_REPLACEMENT)
+      return moe_fail(err, MOE_FAILED, "TOKENIZER replacements: the one at byte %u has over %u bytes", start,
+                      IMG_TOKENIZER_MAX_REPLACEMENT);
+  }
+  if (start == v->replacements_len) return MOE_OK;
+  return moe_fail(err, MOE_FAILED, "TOKENIZER replacements: the one at byte %u does not end", start);
+}
+
 enum moe_code img_tokenizer_open(const void *bytes, uint64_t len, struct img_tokenizer *view, struct moe_error *err) {
   const struct img_tokenizer_header *h = bytes;
   enum moe_code c;
@@ -296,6 +282,14 @@ enum moe_code img_tokenizer_open(const void *bytes, uint64_t len, struct img_tok
       .n_added = h->n_added,
       .eog = AT(EOG),
       .n_eog = h->n_eog,
+      .key = &h->key,
+      .scores = AT(SCORES),
+      .sorted = AT(SORTED),
+      .n_sorted = (uint32_t)(h->tables[IMG_TOKENIZER_T_SORTED].bytes / 4),
+      .charsmap = AT(CHARSMAP),
+      .n_charsmap = (uint32_t)(h->tables[IMG_TOKENIZER_T_CHARSMAP].bytes / 4),
+      .replacements = AT(REPLACEMENTS),
+      .replacements_len = (uint32_t)h->tables[IMG_TOKENIZER_T_REPLACEMENTS].bytes,
   };
 #undef AT
   if ((c = check_patterns(view, h->tables[IMG_TOKENIZER_T_PATTERNS].bytes, err))) return c;
@@ -303,7 +297,9 @@ enum moe_code img_tokenizer_open(const void *bytes, uint64_t len, struct img_tok
   if ((c = check_token_slots(view, err))) return c;
   if ((c = check_merge_slots(view, err))) return c;
   if ((c = check_bytes(view, err))) return c;
-  return check_lists(view, err);
+  if ((c = check_lists(view, err))) return c;
+  if ((c = check_unigram(view, err))) return c;
+  return check_replacements(view, err);
 }
 
 enum moe_code img_tokenizer_check(const void *bytes, uint64_t len, struct moe_error *err) {

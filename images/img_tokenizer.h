@@ -18,12 +18,23 @@
 /* Most tokens and merges that a payload may have (the largest published vocabularies have some 260,000 tokens). */
 #define IMG_TOKENIZER_MAX_VOCAB (1u << 24)
 #define IMG_TOKENIZER_MAX_MERGE (1u << 25)
-/* Longest token, in bytes. */
+/* Longest token, in bytes; longest normal token of kinds 2 and 3, whose parts are looked up one by one. */
 #define IMG_TOKENIZER_MAX_TOKEN 65535u
+#define IMG_TOKENIZER_MAX_PIECE 512u
+/* Longest run of occupied slots in a hash table: with these keyed hashes at 5/8 load a run of 200 is not seen even
+ * among 2^24 entries, and a lookup never takes longer than such a run. */
+#define IMG_TOKENIZER_MAX_RUN 1024u
+/* Longest input of a replacement in charsmap, in bytes (SentencePiece's tables have some 20). */
+#define IMG_TOKENIZER_MAX_REPLACED 64u
+/* Longest output of one, without its NUL (SentencePiece's longest has 33). */
+#define IMG_TOKENIZER_MAX_REPLACEMENT 255u
 
 /* Algorithms of encoding. */
 enum img_tokenizer_kind {
-  IMG_TOKENIZER_BPE = 1, /* byte-level BPE: any byte string is encodable */
+  IMG_TOKENIZER_BPE = 1,       /* byte-level BPE: any byte string is encodable */
+  IMG_TOKENIZER_CHAR_BPE = 2,  /* BPE over characters, spaces are U+2581 in names: SentencePiece's BPE, Gemma 4 */
+  IMG_TOKENIZER_UNIGRAM = 3,   /* SentencePiece's unigram model: the most probable of all ways to cut a text */
+  IMG_TOKENIZER_LAST_KIND = 3, /* of the above */
 };
 
 /* Bits of img_tokenizer.flags. */
@@ -32,7 +43,9 @@ enum img_tokenizer_flag {
   IMG_TOKENIZER_ADD_EOS = 2,       /* encode with add_special puts eos_id last */
   IMG_TOKENIZER_NFC = 4,           /* text between added tokens is brought to Unicode NFC first */
   IMG_TOKENIZER_IGNORE_MERGES = 8, /* a chunk that is a token as a whole is that token, merges or not */
-  IMG_TOKENIZER_FLAGS = 15,        /* all of the above; any other bit is refused */
+  IMG_TOKENIZER_SPACE_PREFIX = 16, /* kinds 2 and 3: a space goes before each text between added tokens */
+  IMG_TOKENIZER_FEW_SPACES = 32,   /* kinds 2 and 3: spaces at both ends of a text go, runs of them become one */
+  IMG_TOKENIZER_FLAGS = 63,        /* all of the above; any other bit is refused */
 };
 
 /* A token's type: the values of GGUF's tokenizer.ggml.token_type. */
@@ -57,6 +70,12 @@ struct img_merge {
   uint32_t left, right, rank, result;
 };
 
+/* What the hash tables are addressed by; made from the vocabulary, so that no vocabulary can be made for it. */
+struct img_tokenizer_key {
+  uint8_t token[16];    /* of SipHash */
+  uint64_t left, right; /* odd factors */
+};
+
 /* A checked payload. All pointers are borrowed from it; sizes are in elements unless said otherwise. */
 struct img_tokenizer {
   enum img_tokenizer_kind kind;
@@ -79,6 +98,16 @@ struct img_tokenizer {
   uint32_t n_added;
   const uint32_t *eog; /* [n_eog] tokens that end a generation, ascending ids */
   uint32_t n_eog;
+  const struct img_tokenizer_key *key; /* of the hash tables */
+  /* Kind 3, else empty: */
+  const float *scores;    /* [n_vocab] natural logarithms of probabilities, finite */
+  const uint32_t *sorted; /* [n_sorted] the NORMAL tokens, ascending by bytes, each byte string once */
+  uint32_t n_sorted;
+  /* Kinds 2 and 3, may be empty: SentencePiece's table of replacements before anything else. */
+  const uint32_t *charsmap; /* [n_charsmap] double array (darts-clone) of the inputs */
+  uint32_t n_charsmap;
+  const char *replacements; /* [replacements_len] the outputs, each with its NUL */
+  uint32_t replacements_len;
 };
 
 /* Checks a payload completely and fills `view` with borrowed pointers.
@@ -113,6 +142,20 @@ uint32_t img_tokenizer_find_added(const struct img_tokenizer *t, const uint8_t *
 uint32_t img_tokenizer_match_added(const struct img_tokenizer *t, const uint8_t *text, uint64_t len,
                                    bool accept_control);
 
+/* The tokens of `sorted` that the text starts with, shortest first: zero `walk` and call until it returns
+ * IMG_TOKEN_NONE; the one returned has walk->depth bytes. Kind 3 only. Time O(log n_sorted) a byte. */
+struct img_prefix_walk {
+  uint32_t lo, hi, depth;
+  bool started;
+};
+uint32_t img_tokenizer_next_prefix(const struct img_tokenizer *t, struct img_prefix_walk *walk, const uint8_t *text,
+                                   uint64_t len);
+
+/* The longest input of charsmap that the text starts with: its length in bytes, and *replacement (NUL-terminated, at
+ * most IMG_TOKENIZER_MAX_REPLACEMENT bytes, borrowed); 0 when there is none. */
+uint32_t img_tokenizer_replace(const struct img_tokenizer *t, const uint8_t *text, uint64_t len,
+                               const char **replacement);
+
 /* The merge of the pair, or NULL. */
 const struct img_merge *img_tokenizer_find_merge(const struct img_tokenizer *t, uint32_t left, uint32_t right);
 
@@ -131,6 +174,11 @@ struct img_tokenizer_source {
   const struct img_merge *merges;   /* [n_merge] in any order, pairs unique */
   const uint32_t *eog;              /* [n_eog] in any order, may repeat */
   uint32_t n_eog;
+  const float *scores;      /* [n_vocab], kind 3 only */
+  const uint32_t *charsmap; /* [n_charsmap] or none; kinds 2 and 3 */
+  uint32_t n_charsmap;
+  const char *replacements; /* [replacements_len] */
+  uint32_t replacements_len;
 };
 
 /* Writes a payload: a function of its arguments alone (equal source, equal bytes).
@@ -141,10 +189,11 @@ enum moe_code img_tokenizer_build(const struct img_tokenizer_source *source, uin
                                   struct moe_error *err);
 
 /* Address in a table of `slots` (a power of two) entries; the next candidate is the following slot, cyclically.
- * merge: h = (left * 2^32 + right) * 0x9E3779B97F4A7C15 mod 2^64. token: h = FNV-1a-64(bytes) * the same constant.
- * slot = h >> (64 - log2 slots). Sources: Knuth TAOCP 6.4 (multiplicative hashing); Fowler, Noll, Vo (FNV-1a). */
-uint32_t img_merge_slot(uint32_t left, uint32_t right, uint32_t slots);
-uint32_t img_token_slot(const uint8_t *bytes, uint32_t len, uint32_t slots);
+ * merge: h = (left * key.left + right * key.right) mod 2^64. token: h = SipHash-2-4(key.token, bytes), read
+ * little-endian. slot = h >> (64 - log2 slots). Sources: Dietzfelbinger et al. 1997 (multiply-shift hashing);
+ * Aumasson, Bernstein 2012 (SipHash). */
+uint32_t img_merge_slot(const struct img_tokenizer_key *key, uint32_t left, uint32_t right, uint32_t slots);
+uint32_t img_token_slot(const struct img_tokenizer_key *key, const uint8_t *bytes, uint32_t len, uint32_t slots);
 
 /* The layout's fixed header; the order of img_tokenizer_table is the order of the entries in `tables`. */
 enum img_tokenizer_table {
@@ -158,6 +207,10 @@ enum img_tokenizer_table {
   IMG_TOKENIZER_T_BYTE_IDS,
   IMG_TOKENIZER_T_ADDED,
   IMG_TOKENIZER_T_EOG,
+  IMG_TOKENIZER_T_SCORES,
+  IMG_TOKENIZER_T_SORTED,
+  IMG_TOKENIZER_T_CHARSMAP,
+  IMG_TOKENIZER_T_REPLACEMENTS,
   IMG_TOKENIZER_T_COUNT,
 };
 
@@ -168,14 +221,15 @@ struct img_tokenizer_header {
   uint32_t n_vocab, n_merge;
   uint32_t bos_id, eos_id, eot_id, pad_id, unk_id;
   uint32_t n_pattern, n_added, n_eog, n_token_slot, n_merge_slot;
+  struct img_tokenizer_key key;
   struct {
     uint64_t offset, bytes; /* from the payload's start; offset is a multiple of 16 */
   } tables[IMG_TOKENIZER_T_COUNT];
 };
 
-#define IMG_TOKENIZER_LAYOUT 1u
+#define IMG_TOKENIZER_LAYOUT 2u
 
-_Static_assert(sizeof(struct img_tokenizer_header) == 16 * 4 + 16 * IMG_TOKENIZER_T_COUNT, "no padding");
+_Static_assert(sizeof(struct img_tokenizer_header) == 16 * 4 + 32 + 16 * IMG_TOKENIZER_T_COUNT, "no padding");
 _Static_assert(sizeof(struct img_merge) == 16, "no padding");
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "images are mapped as they are: little-endian hosts only");
 

@@ -4,6 +4,7 @@
  * Invariants: the bytes are a function of the source alone; what it returns has passed img_tokenizer_open. */
 #include "img_tokenizer.h"
 
+#include <sodium.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -20,31 +21,37 @@ static bool is_added(const struct img_tokenizer_source *s, uint32_t id) {
          s->token_len[id] > 0;
 }
 
-/* Sort key of an added token: its bytes, then its id. Carries the source because qsort passes no context. */
-struct added_key {
+static bool is_piece(const struct img_tokenizer_source *s, uint32_t id) {
+  return s->kind == IMG_TOKENIZER_UNIGRAM && (s->token_attr[id] & 0xff) == IMG_TOKEN_NORMAL && s->token_len[id] > 0;
+}
+
+/* Sort key of a token: its bytes, then its id. Carries the source because qsort passes no context. */
+struct token_key {
   const uint8_t *bytes;
   uint32_t len, id;
 };
 
-static int added_order(const void *pa, const void *pb) {
-  const struct added_key *a = pa, *b = pb;
+static int key_order(const void *pa, const void *pb) {
+  const struct token_key *a = pa, *b = pb;
   int c = memcmp(a->bytes, b->bytes, a->len < b->len ? a->len : b->len);
   if (c) return c;
   if (a->len != b->len) return a->len < b->len ? -1 : 1;
   return (a->id > b->id) - (a->id < b->id);
 }
 
-/* Added tokens ascending by bytes, each byte string once (its lowest id). Returns their number; *keys is malloc'd. */
-static uint32_t collect_added(const struct img_tokenizer_source *s, struct added_key **keys) {
+/* The tokens that `wanted` takes, ascending by bytes, each byte string once (its lowest id). Returns their number;
+ * *keys is malloc'd. */
+static uint32_t collect(const struct img_tokenizer_source *s,
+                        bool (*wanted)(const struct img_tokenizer_source *s, uint32_t id), struct token_key **keys) {
   uint32_t n = 0, kept = 0;
-  for (uint32_t i = 0; i < s->n_vocab; i++) n += is_added(s, i);
-  struct added_key *list = malloc(((size_t)n + 1) * sizeof *list);
+  for (uint32_t i = 0; i < s->n_vocab; i++) n += wanted(s, i);
+  struct token_key *list = malloc(((size_t)n + 1) * sizeof *list);
   *keys = list;
   if (!list) return 0;
   n = 0;
   for (uint32_t i = 0; i < s->n_vocab; i++)
-    if (is_added(s, i)) list[n++] = (struct added_key){s->token_text[i], s->token_len[i], i};
-  qsort(list, n, sizeof *list, added_order);
+    if (wanted(s, i)) list[n++] = (struct token_key){s->token_text[i], s->token_len[i], i};
+  qsort(list, n, sizeof *list, key_order);
   for (uint32_t i = 0; i < n; i++)
     if (kept == 0 || list[kept - 1].len != list[i].len || memcmp(list[kept - 1].bytes, list[i].bytes, list[i].len) != 0)
       list[kept++] = list[i];
@@ -80,6 +87,23 @@ static uint64_t lay_out(struct img_tokenizer_header *h, const uint64_t bytes[IMG
   return (at + 15) & ~UINT64_C(15);
 }
 
+/* The key of the hash tables: a hash of the whole vocabulary, so that whoever makes a vocabulary cannot choose tokens
+ * that collide. `attempt` makes another one. */
+static void make_key(const struct img_tokenizer_source *s, uint32_t attempt, struct img_tokenizer_key *key) {
+  crypto_generichash_state state;
+  crypto_generichash_init(&state, NULL, 0, sizeof *key);
+  crypto_generichash_update(&state, (const uint8_t *)&attempt, sizeof attempt);
+  for (uint32_t i = 0; i < s->n_vocab; i++) {
+    crypto_generichash_update(&state, (const uint8_t *)&s->token_len[i], sizeof s->token_len[i]);
+    crypto_generichash_update(&state, s->token_text[i], s->token_len[i]);
+  }
+  if (s->n_merge)
+    crypto_generichash_update(&state, (const uint8_t *)s->merges, (uint64_t)s->n_merge * sizeof *s->merges);
+  crypto_generichash_final(&state, (uint8_t *)key, sizeof *key);
+  key->left |= 1;
+  key->right |= 1;
+}
+
 static void fill_tokens(const struct img_tokenizer_source *s, const struct img_tokenizer_header *h, uint8_t *out) {
   uint32_t *start = (uint32_t *)(out + h->tables[IMG_TOKENIZER_T_TOKEN_START].offset);
   uint8_t *text = out + h->tables[IMG_TOKENIZER_T_TOKEN_BYTES].offset;
@@ -93,9 +117,10 @@ static void fill_tokens(const struct img_tokenizer_source *s, const struct img_t
     start[i] = at;
     if (n) memcpy(text + at, s->token_text[i], n);
     start[i + 1] = at += n;
-    if ((s->token_attr[i] & 0xff) != IMG_TOKEN_NORMAL) continue;
-    if (n == 1 && byte_ids[text[at - 1]] == IMG_TOKEN_NONE) byte_ids[text[at - 1]] = i;
-    uint32_t slot = img_token_slot(text + start[i], n, h->n_token_slot);
+    unsigned type = s->token_attr[i] & 0xff, single = s->kind == IMG_TOKENIZER_BPE ? IMG_TOKEN_NORMAL : IMG_TOKEN_BYTE;
+    if (type == single && n == 1 && byte_ids[text[at - 1]] == IMG_TOKEN_NONE) byte_ids[text[at - 1]] = i;
+    if (type != IMG_TOKEN_NORMAL) continue;
+    uint32_t slot = img_token_slot(&h->key, text + start[i], n, h->n_token_slot);
     for (; slots[slot] != IMG_TOKEN_NONE; slot = (slot + 1) & (h->n_token_slot - 1)) {
       uint32_t other = slots[slot];
       if (s->token_len[other] == n && memcmp(text + start[other], text + start[i], n) == 0) break;
@@ -111,7 +136,7 @@ static enum moe_code fill_merges(const struct img_tokenizer_source *s, const str
     slots[i] = (struct img_merge){IMG_TOKEN_NONE, IMG_TOKEN_NONE, IMG_TOKEN_NONE, IMG_TOKEN_NONE};
   for (uint32_t i = 0; i < s->n_merge; i++) {
     struct img_merge m = s->merges[i];
-    uint32_t slot = img_merge_slot(m.left, m.right, h->n_merge_slot);
+    uint32_t slot = img_merge_slot(&h->key, m.left, m.right, h->n_merge_slot);
     for (; slots[slot].left != IMG_TOKEN_NONE; slot = (slot + 1) & (h->n_merge_slot - 1))
       if (slots[slot].left == m.left && slots[slot].right == m.right)
         return moe_fail(err, MOE_FAILED, "TOKENIZER merges[%u]: tokens %u and %u merge already with rank %u", i, m.left,
@@ -122,7 +147,7 @@ static enum moe_code fill_merges(const struct img_tokenizer_source *s, const str
 }
 
 /* Sizes of the tables in bytes; false when the tokens' bytes do not fit 32-bit offsets. */
-static bool table_sizes(const struct img_tokenizer_source *s, const struct img_tokenizer_header *h,
+static bool table_sizes(const struct img_tokenizer_source *s, const struct img_tokenizer_header *h, uint32_t n_sorted,
                         uint64_t bytes[IMG_TOKENIZER_T_COUNT]) {
   uint64_t text = 0, patterns = 0;
   for (uint32_t i = 0; i < s->n_vocab; i++) text += s->token_len[i];
@@ -138,30 +163,61 @@ static bool table_sizes(const struct img_tokenizer_source *s, const struct img_t
       [IMG_TOKENIZER_T_BYTE_IDS] = 256 * 4,
       [IMG_TOKENIZER_T_ADDED] = (uint64_t)h->n_added * 4,
       [IMG_TOKENIZER_T_EOG] = (uint64_t)h->n_eog * 4,
+      [IMG_TOKENIZER_T_SCORES] = s->kind == IMG_TOKENIZER_UNIGRAM ? (uint64_t)s->n_vocab * 4 : 0,
+      [IMG_TOKENIZER_T_SORTED] = (uint64_t)n_sorted * 4,
+      [IMG_TOKENIZER_T_CHARSMAP] = (uint64_t)s->n_charsmap * 4,
+      [IMG_TOKENIZER_T_REPLACEMENTS] = s->replacements_len,
   };
   memcpy(bytes, sizes, sizeof sizes);
   return text <= UINT32_MAX;
 }
 
+/* The ordered lists of a payload. */
+struct lists {
+  struct token_key *added, *pieces;
+  uint32_t *eog;
+  uint32_t n_pieces;
+};
+
+/* Everything but what is hashed. */
+static void fill_lists(const struct img_tokenizer_source *s, const struct img_tokenizer_header *h,
+                       const struct lists *l, const uint64_t sizes[IMG_TOKENIZER_T_COUNT], uint8_t *out) {
+#define AT(which) (out + h->tables[IMG_TOKENIZER_T_##which].offset)
+  memcpy(AT(PRE_NAME), s->pre_name, sizes[IMG_TOKENIZER_T_PRE_NAME]);
+  uint8_t *pattern = AT(PATTERNS);
+  for (uint32_t i = 0; i < s->n_pattern; i++, pattern += strlen((const char *)pattern) + 1)
+    memcpy(pattern, s->patterns[i], strlen(s->patterns[i]) + 1);
+  uint32_t *added = (uint32_t *)AT(ADDED), *pieces = (uint32_t *)AT(SORTED);
+  for (uint32_t i = 0; i < h->n_added; i++) added[i] = l->added[i].id;
+  for (uint32_t i = 0; i < l->n_pieces; i++) pieces[i] = l->pieces[i].id;
+  if (h->n_eog) memcpy(AT(EOG), l->eog, h->n_eog * sizeof *l->eog);
+  if (sizes[IMG_TOKENIZER_T_SCORES]) memcpy(AT(SCORES), s->scores, sizes[IMG_TOKENIZER_T_SCORES]);
+  if (s->n_charsmap) memcpy(AT(CHARSMAP), s->charsmap, sizes[IMG_TOKENIZER_T_CHARSMAP]);
+  if (s->replacements_len) memcpy(AT(REPLACEMENTS), s->replacements, s->replacements_len);
+#undef AT
+}
+
+/* The check finds an unlucky key too (IMG_TOKENIZER_MAX_RUN): then another one is tried. */
+enum { MAX_ATTEMPT = 3 };
+
 static enum moe_code write_payload(const struct img_tokenizer_source *s, struct img_tokenizer_header *h,
-                                   const struct added_key *added, const uint32_t *eog, uint8_t **bytes, uint64_t *len,
-                                   struct moe_error *err) {
+                                   const struct lists *l, uint8_t **bytes, uint64_t *len, struct moe_error *err) {
   uint64_t sizes[IMG_TOKENIZER_T_COUNT];
-  if (!table_sizes(s, h, sizes)) return moe_fail(err, MOE_FAILED, "TOKENIZER: the tokens have over 4 GiB of text");
+  if (!table_sizes(s, h, l->n_pieces, sizes))
+    return moe_fail(err, MOE_FAILED, "TOKENIZER: the tokens have over 4 GiB of text");
   *len = lay_out(h, sizes);
   uint8_t *out = calloc(1, *len);
   if (!out) return moe_fail(err, MOE_FAILED, "TOKENIZER: no memory for %llu bytes", (unsigned long long)*len);
-  memcpy(out, h, sizeof *h);
-  memcpy(out + h->tables[IMG_TOKENIZER_T_PRE_NAME].offset, s->pre_name, sizes[IMG_TOKENIZER_T_PRE_NAME]);
-  uint8_t *pattern = out + h->tables[IMG_TOKENIZER_T_PATTERNS].offset;
-  for (uint32_t i = 0; i < s->n_pattern; i++, pattern += strlen((const char *)pattern) + 1)
-    memcpy(pattern, s->patterns[i], strlen(s->patterns[i]) + 1);
-  fill_tokens(s, h, out);
-  uint32_t *ids = (uint32_t *)(out + h->tables[IMG_TOKENIZER_T_ADDED].offset);
-  for (uint32_t i = 0; i < h->n_added; i++) ids[i] = added[i].id;
-  if (h->n_eog) memcpy(out + h->tables[IMG_TOKENIZER_T_EOG].offset, eog, h->n_eog * sizeof *eog);
-  enum moe_code c = fill_merges(s, h, out, err);
-  if (c == MOE_OK) c = img_tokenizer_check(out, *len, err);
+  fill_lists(s, h, l, sizes, out);
+  enum moe_code c = MOE_FAILED;
+  for (uint32_t attempt = 0; c && attempt < MAX_ATTEMPT; attempt++) {
+    make_key(s, attempt, &h->key);
+    memcpy(out, h, sizeof *h);
+    fill_tokens(s, h, out);
+    c = fill_merges(s, h, out, err);
+    if (c) break;
+    c = img_tokenizer_check(out, *len, attempt + 1 < MAX_ATTEMPT ? NULL : err);
+  }
   if (c == MOE_OK)
     *bytes = out;
   else
@@ -175,9 +231,9 @@ enum moe_code img_tokenizer_build(const struct img_tokenizer_source *s, uint8_t 
   if (s->n_vocab < 1 || s->n_vocab > IMG_TOKENIZER_MAX_VOCAB || s->n_merge > IMG_TOKENIZER_MAX_MERGE)
     return moe_fail(err, MOE_FAILED, "TOKENIZER: %u tokens and %u merges, allowed are 1 to %u and 0 to %u", s->n_vocab,
                     s->n_merge, IMG_TOKENIZER_MAX_VOCAB, IMG_TOKENIZER_MAX_MERGE);
-  struct added_key *added;
-  uint32_t *eog, n_normal = 0;
-  uint32_t n_added = collect_added(s, &added), n_eog = collect_eog(s, &eog);
+  struct lists l;
+  uint32_t n_normal = 0, n_added = collect(s, is_added, &l.added), n_eog = collect_eog(s, &l.eog);
+  l.n_pieces = collect(s, is_piece, &l.pieces);
   for (uint32_t i = 0; i < s->n_vocab; i++) n_normal += (s->token_attr[i] & 0xff) == IMG_TOKEN_NORMAL;
   struct img_tokenizer_header h = {
       .layout = IMG_TOKENIZER_LAYOUT,
@@ -197,9 +253,11 @@ enum moe_code img_tokenizer_build(const struct img_tokenizer_source *s, uint8_t 
       .n_token_slot = slots_for(n_normal),
       .n_merge_slot = slots_for(s->n_merge),
   };
-  enum moe_code c = added && eog ? write_payload(s, &h, added, eog, bytes, len, err)
-                                 : moe_fail(err, MOE_FAILED, "TOKENIZER: no memory for the lists of added tokens");
-  free(added);
-  free(eog);
+  enum moe_code c = l.added && l.eog && l.pieces
+                        ? write_payload(s, &h, &l, bytes, len, err)
+                        : moe_fail(err, MOE_FAILED, "TOKENIZER: no memory for the lists of added tokens");
+  free(l.added);
+  free(l.pieces);
+  free(l.eog);
   return c;
 }

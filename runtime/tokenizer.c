@@ -1,35 +1,35 @@
-/* tokenizer.c: encoding: added tokens out, normalization, pre-tokenizer patterns, BPE.
+/* tokenizer.c: encoding: added tokens out, normalization, pre-tokenizer patterns, then the kind's own model.
  *
- * Owns: struct tokenizer, the compiled patterns, the walk over a text. Does not own: the merge loop (tokenizer_bpe.c),
- * decoding (tokenizer_decode.c), the section's bytes. Invariants: a struct tokenizer does not change after
+ * Owns: struct tokenizer, the compiled patterns, the walk over a text. Does not own: normalization
+ * (tokenizer_normal.c), the models (tokenizer_bpe.c, tokenizer_unigram.c), decoding (tokenizer_decode.c), the section's
+ * bytes. Invariants: a struct tokenizer does not change after
  * tokenizer_create; all that an encoding needs beyond it is in its own struct encoding. */
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include "tokenizer.h"
 #include "tokenizer_bpe.h"
+#include "tokenizer_normal.h"
+#include "tokenizer_unigram.h"
 #include "utf8.h"
 
 #include <pcre2.h>
 #include <stdlib.h>
 #include <string.h>
-#include <utf8proc.h>
 
 #define TOKENIZER_MAX_PATTERN 16
-
-/* Longest run of combining marks that is normalized: putting a run in canonical order takes the square of its length,
- * and no text has runs like that (Unicode's stream-safe format allows 30). */
-#define MAX_MARKS 128
 
 struct tokenizer {
   struct img_tokenizer view;
   uint32_t n_pattern;
   pcre2_code *patterns[TOKENIZER_MAX_PATTERN];
   bool starts_added[256]; /* whether an added token starts with that byte */
+  float unknown_score;    /* kind IMG_TOKENIZER_UNIGRAM */
 };
 
 /* One call of tokenizer_encode. */
 struct encoding {
   const struct tokenizer *t;
   struct bpe bpe;
+  struct unigram unigram;
   pcre2_match_data *match[TOKENIZER_MAX_PATTERN]; /* one for each pattern: a pattern cuts inside the one before it */
 };
 
@@ -68,6 +68,7 @@ enum moe_code tokenizer_create(const void *section, uint64_t len, struct tokeniz
     uint32_t n;
     t->starts_added[*img_token_bytes(&t->view, t->view.added[i], &n)] = true;
   }
+  t->unknown_score = unigram_unknown_score(&t->view);
   *out = t;
   return MOE_OK;
 }
@@ -90,11 +91,17 @@ bool tokenizer_is_eog(const struct tokenizer *t, uint32_t id) {
 
 /* ---- Encoding, from the inside out ---- */
 
+/* Encodes one chunk by the kind's model. false as bpe_push. */
+static bool encode_chunk(struct encoding *e, const uint8_t *s, uint32_t len) {
+  if (e->t->view.kind == IMG_TOKENIZER_UNIGRAM) return unigram_chunk(&e->unigram, &e->bpe, e->t->unknown_score, s, len);
+  return bpe_chunk(&e->bpe, s, len);
+}
+
 /* Cuts valid UTF-8 by pattern k and the patterns after it, and merges the chunks. false: no memory.
  * The subject is the piece alone: a pattern's lookahead must not see past it. */
 static bool cut(struct encoding *e, const uint8_t *s, size_t len, uint32_t k) {
   if (len == 0) return true;
-  if (k == e->t->n_pattern) return bpe_chunk(&e->bpe, s, (uint32_t)len);
+  if (k == e->t->n_pattern) return encode_chunk(e, s, (uint32_t)len);
   size_t done = 0;
   while (done < len) {
     int found = pcre2_match(e->t->patterns[k], s, len, done, PCRE2_NO_UTF_CHECK, e->match[k], NULL);
@@ -108,33 +115,20 @@ static bool cut(struct encoding *e, const uint8_t *s, size_t len, uint32_t k) {
   return cut(e, s + done, len - done, k + 1);
 }
 
-/* Whether normalization could change the text (it has anything beyond ASCII) and is worth its time (MAX_MARKS). */
-static bool wants_normalization(const uint8_t *s, size_t len) {
-  size_t beyond = 0, marks = 0;
-  for (size_t i = 0; i < len;) {
-    utf8proc_int32_t cp;
-    if (s[i] < 0x80) {
-      i++;
-      marks = 0;
-      continue;
-    }
-    beyond++;
-    i += (size_t)utf8proc_iterate(s + i, (utf8proc_ssize_t)(len - i), &cp);
-    marks = utf8proc_get_property(cp)->combining_class ? marks + 1 : 0;
-    if (marks > MAX_MARKS) return false;
-  }
-  return beyond > 0;
+/* Encodes valid UTF-8 without added tokens. first: nothing but an added token, or nothing, is before it. */
+static bool encode_valid(struct encoding *e, const uint8_t *s, size_t len, bool first) {
+  const uint8_t *normal;
+  uint8_t *owned;
+  size_t n;
+  bool ok = tokenizer_normalize(&e->t->view, s, len, first, &normal, &n, &owned) && cut(e, normal, n, 0);
+  free(owned);
+  return ok;
 }
 
-/* Encodes valid UTF-8 without added tokens. */
-static bool encode_valid(struct encoding *e, const uint8_t *s, size_t len) {
-  if (!(e->t->view.flags & IMG_TOKENIZER_NFC) || !wants_normalization(s, len)) return cut(e, s, len, 0);
-  utf8proc_uint8_t *normal = NULL;
-  utf8proc_ssize_t n = utf8proc_map(s, (utf8proc_ssize_t)len, &normal, UTF8PROC_STABLE | UTF8PROC_COMPOSE);
-  if (n < 0) return false;
-  bool ok = cut(e, normal, (size_t)n, 0);
-  free(normal);
-  return ok;
+/* Encodes bytes that are no UTF-8. */
+static bool encode_ill_formed(struct encoding *e, const uint8_t *s, size_t len) {
+  if (e->t->view.kind == IMG_TOKENIZER_BPE) return bpe_chunk(&e->bpe, s, (uint32_t)len);
+  return bpe_ill_formed(&e->bpe, s, (uint32_t)len);
 }
 
 /* Encodes any bytes without added tokens: runs of valid UTF-8 as text, each ill-formed part as a chunk of its own. */
@@ -147,14 +141,31 @@ static bool encode_piece(struct encoding *e, const uint8_t *s, size_t len) {
       continue;
     }
     size_t bad = k < 0 ? (size_t)-k : len - i;
-    if (!encode_valid(e, s + start, i - start) || !bpe_chunk(&e->bpe, s + i, (uint32_t)bad)) return false;
+    if (!encode_valid(e, s + start, i - start, start == 0) || !encode_ill_formed(e, s + i, bad)) return false;
     start = i += bad;
   }
-  return encode_valid(e, s + start, len - start);
+  return encode_valid(e, s + start, len - start, start == 0);
 }
 
-static bool is_space(uint8_t c) {
-  return c == ' ' || (c >= '\t' && c <= '\r');
+/* Bytes of the white space character (Unicode White_Space) at the beginning of s, 0 when there is none. */
+static size_t space_at(const uint8_t *s, size_t len) {
+  if (len == 0) return 0;
+  if (s[0] == ' ' || (s[0] >= '\t' && s[0] <= '\r')) return 1;
+  if (len >= 2 && s[0] == 0xc2) return s[1] == 0x85 || s[1] == 0xa0 ? 2 : 0;
+  if (len < 3 || s[0] < 0xe1 || s[0] > 0xe3) return 0;
+  unsigned rest = (unsigned)s[1] << 8 | s[2];
+  bool space = s[0] == 0xe1   ? rest == 0x9a80                                          /* U+1680 */
+               : s[0] == 0xe2 ? (rest >= 0x8080 && rest <= 0x808a) || rest == 0x80a8 || /* U+2000 to 200A, 2028 */
+                                    rest == 0x80a9 || rest == 0x80af || rest == 0x819f  /* U+2029, 202F, 205F */
+                              : rest == 0x8080;                                         /* U+3000 */
+  return space ? 3 : 0;
+}
+
+/* The same at the end of s. */
+static size_t space_before(const uint8_t *s, size_t len) {
+  for (size_t n = 1; n <= 3 && n <= len; n++)
+    if (space_at(s + len - n, n) == n) return n;
+  return 0;
 }
 
 /* Encodes a text with the added tokens that are in it. */
@@ -172,11 +183,11 @@ static bool encode_text(struct encoding *e, const uint8_t *s, size_t len, bool p
     uint32_t n;
     (void)img_token_bytes(v, id, &n);
     if (v->token_attr[id] & IMG_TOKEN_LSTRIP)
-      while (end > start && is_space(s[end - 1])) end--;
+      for (size_t k; (k = space_before(s + start, end - start)) > 0;) end -= k;
     if (!encode_piece(e, s + start, end - start) || !bpe_push(&e->bpe, id)) return false;
     i += n;
     if (v->token_attr[id] & IMG_TOKEN_RSTRIP)
-      while (i < len && is_space(s[i])) i++;
+      for (size_t k; (k = space_at(s + i, len - i)) > 0;) i += k;
     start = i;
   }
   return encode_piece(e, s + start, len - start);
@@ -206,6 +217,7 @@ enum moe_code tokenizer_encode(const struct tokenizer *t, const char *text, size
   if (ok && !e.bpe.ids) ok = (e.bpe.ids = malloc(sizeof *e.bpe.ids)) != NULL;
   for (uint32_t k = 0; k < t->n_pattern; k++) pcre2_match_data_free(e.match[k]);
   bpe_deinit(&e.bpe);
+  unigram_deinit(&e.unigram);
   if (!ok) {
     free(e.bpe.ids);
     return moe_fail(err, MOE_FAILED, "text: no memory to tokenize %zu bytes", len);

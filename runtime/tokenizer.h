@@ -1,8 +1,9 @@
 /* tokenizer.h: text to token ids and back, by the TOKENIZER section of an image.
  *
  * Owns: the compiled pre-tokenizer patterns. Does not own: the section's bytes (borrowed, mapped). Invariants:
- * byte-level BPE encodes any bytes, valid UTF-8 or not; what encodes without special tokens decodes to the same bytes,
- * but for Unicode normalization where the model has it; encoding takes O(n log n) for n bytes whatever they are. */
+ * any bytes encode, valid UTF-8 or not; what encodes without special tokens decodes to the same bytes, but for
+ * normalization and what became the unknown token (images/FORMAT-tokenizer.md); encoding takes O(n log n) for n bytes
+ * whatever they are. */
 #ifndef RUNTIME_TOKENIZER_H
 #define RUNTIME_TOKENIZER_H
 
@@ -38,7 +39,7 @@ enum tokenizer_encode_flag {
  * little. *ids: receives a malloc'd array that the caller frees (never NULL on success); *n: its length, at most
  * max_id. Errors: MOE_FAILED for over TOKENIZER_MAX_TEXT bytes, no memory. Thread rules: any number of threads may
  * encode and decode with one tokenizer at a time. Source: images/FORMAT-tokenizer.md; Sennrich, Haddow, Birch 2016
- * (BPE); Radford et al. 2019 (byte-level BPE). */
+ * (BPE); Radford et al. 2019 (byte-level BPE); Kudo, Richardson 2018 (SentencePiece). */
 enum moe_code tokenizer_encode(const struct tokenizer *t, const char *text, size_t len, unsigned flags, size_t max_id,
                                uint32_t **ids, size_t *n, struct moe_error *err);
 

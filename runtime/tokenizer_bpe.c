@@ -1,8 +1,9 @@
-/* tokenizer_bpe.c: merges the bytes of one chunk of text into tokens.
+/* tokenizer_bpe.c: merges the bytes or characters of one chunk of text into tokens.
  *
  * Owns: the heap of candidates and the linked list of symbols. Does not own: how text is cut into chunks.
  * Invariants: a candidate is acted on only if both its symbols still are what they were when it was found. */
 #include "tokenizer_bpe.h"
+#include "utf8.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -61,17 +62,54 @@ static bool consider(struct bpe *b, uint32_t at) {
   return heap_push(b, (struct bpe_candidate){(uint64_t)m->rank << 32 | at, left, right, m->result});
 }
 
+bool bpe_has_bytes(const struct bpe *b, const uint8_t *bytes, uint32_t len) {
+  for (uint32_t i = 0; i < len; i++)
+    if (b->view->byte_ids[bytes[i]] == IMG_TOKEN_NONE) return false;
+  return true;
+}
+
+bool bpe_push_bytes(struct bpe *b, const uint8_t *bytes, uint32_t len) {
+  for (uint32_t i = 0; i < len; i++)
+    if (!bpe_push(b, b->view->byte_ids[bytes[i]])) return false;
+  return true;
+}
+
+bool bpe_ill_formed(struct bpe *b, const uint8_t *bytes, uint32_t len) {
+  if (bpe_has_bytes(b, bytes, len)) return bpe_push_bytes(b, bytes, len);
+  return b->view->unk_id == IMG_TOKEN_NONE || bpe_push(b, b->view->unk_id);
+}
+
+/* Symbol n of the chunk; n - 1 is IMG_TOKEN_NONE for the first one. */
+static void set_symbol(struct bpe *b, uint32_t n, uint32_t id) {
+  b->symbols[n] = (struct bpe_symbol){id, n - 1, n + 1};
+}
+
 /* One symbol for each byte that has a token (or the unknown token). Returns their number. */
 static uint32_t split_bytes(struct bpe *b, const uint8_t *bytes, uint32_t len) {
   uint32_t n = 0;
   for (uint32_t i = 0; i < len; i++) {
     uint32_t id = b->view->byte_ids[bytes[i]];
     if (id == IMG_TOKEN_NONE) id = b->view->unk_id;
-    if (id == IMG_TOKEN_NONE) continue;
-    b->symbols[n] = (struct bpe_symbol){id, n - 1, n + 1}; /* n - 1 is IMG_TOKEN_NONE for the first one */
-    n++;
+    if (id != IMG_TOKEN_NONE) set_symbol(b, n++, id);
   }
-  if (n) b->symbols[n - 1].next = IMG_TOKEN_NONE;
+  return n;
+}
+
+/* One symbol for each character that is a token, else one for each of its bytes, else one unknown token for all such
+ * characters in a row. Returns their number. */
+static uint32_t split_chars(struct bpe *b, const uint8_t *bytes, uint32_t len) {
+  uint32_t n = 0, step;
+  for (uint32_t i = 0; i < len; i += step) {
+    int k = utf8_next(bytes + i, len - i);
+    step = k > 0 ? (uint32_t)k : 1;
+    uint32_t id = img_tokenizer_find_normal(b->view, bytes + i, step), unk = b->view->unk_id;
+    if (id != IMG_TOKEN_NONE)
+      set_symbol(b, n++, id);
+    else if (bpe_has_bytes(b, bytes + i, step))
+      for (uint32_t j = 0; j < step; j++) set_symbol(b, n++, b->view->byte_ids[bytes[i + j]]);
+    else if (unk != IMG_TOKEN_NONE && (n == 0 || b->symbols[n - 1].id != unk))
+      set_symbol(b, n++, unk);
+  }
   return n;
 }
 
@@ -81,7 +119,8 @@ bool bpe_chunk(struct bpe *b, const uint8_t *bytes, uint32_t len) {
     if (whole != IMG_TOKEN_NONE) return bpe_push(b, whole);
   }
   if (!reserve((void **)&b->symbols, &b->symbol_capacity, len, sizeof *b->symbols)) return false;
-  uint32_t n = split_bytes(b, bytes, len);
+  uint32_t n = b->view->kind == IMG_TOKENIZER_BPE ? split_bytes(b, bytes, len) : split_chars(b, bytes, len);
+  if (n > 0) b->symbols[n - 1].next = IMG_TOKEN_NONE;
   b->n_heap = 0;
   for (uint32_t i = 0; i < n; i++)
     if (!consider(b, i)) return false;

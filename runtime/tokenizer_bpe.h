@@ -1,4 +1,5 @@
-/* tokenizer_bpe.h: the merge loop of byte-level BPE and the list of ids that encoding fills; for tokenizer.c alone.
+/* tokenizer_bpe.h: the merge loop of BPE, over bytes or characters, and the list of ids that encoding fills; for
+ * tokenizer.c alone.
  *
  * Owns: scratch memory of one encoding. Does not own: the tables (img_tokenizer.h). Invariants: one struct bpe belongs
  * to one call. */
@@ -33,8 +34,16 @@ struct bpe {
 /* Appends one id. false: no memory, or (full is set) max_id of them are there. */
 bool bpe_push(struct bpe *b, uint32_t id);
 
-/* Appends the tokens of one chunk: len < 2^32 - 1 bytes. false as bpe_push. Time O(len log len), since a chunk of n
- * symbols has at most n - 1 merges, each of which adds at most two candidates. */
+/* Whether each of the bytes has a token of its own; and appends those. */
+bool bpe_has_bytes(const struct bpe *b, const uint8_t *bytes, uint32_t len);
+bool bpe_push_bytes(struct bpe *b, const uint8_t *bytes, uint32_t len);
+
+/* Appends what stands for bytes that are no UTF-8, in SentencePiece's kinds: tokens of bytes, or one unk_id. */
+bool bpe_ill_formed(struct bpe *b, const uint8_t *bytes, uint32_t len);
+
+/* Appends the tokens of one chunk: len < 2^32 - 1 bytes, of kind IMG_TOKENIZER_CHAR_BPE valid UTF-8. false as bpe_push.
+ * Time O(len log len), since a chunk of n symbols has at most n - 1 merges, each of which adds at most two candidates.
+ */
 bool bpe_chunk(struct bpe *b, const uint8_t *bytes, uint32_t len);
 
 /* Frees the scratch, not the ids. */

@@ -24,17 +24,21 @@
 enum { N_RANDOM = 10000, MAX_CHARS = 48 };
 
 /* How decode(encode(text)) may differ from text. */
-enum normalization { NONE, NFC };
+enum normalization { NONE, NFC, SPACE_BEFORE };
 
 static const struct vocabulary {
   const char *name, *model, *pre;
+  int space_prefix;   /* tokenizer.ggml.add_space_prefix, or -1 */
   const char *golden; /* a file beside this one, or NULL */
   enum normalization normalization;
 } vocabularies[] = {
-    {"qwen3", "gpt2", "qwen2", "tokenizer-qwen3.json", NFC},
-    {"gptoss", "gpt2", "gpt-4o", "tokenizer-gptoss.json", NONE},
-    {"llama3_2", "gpt2", "llama-bpe", "tokenizer-llama3_2.json", NONE},
-    {"deepseek_v3", "gpt2", "deepseek-v3", "tokenizer-deepseek_v3.json", NONE},
+    {"qwen3", "gpt2", "qwen2", -1, "tokenizer-qwen3.json", NFC},
+    {"gptoss", "gpt2", "gpt-4o", -1, "tokenizer-gptoss.json", NONE},
+    {"llama3_2", "gpt2", "llama-bpe", -1, "tokenizer-llama3_2.json", NONE},
+    {"deepseek_v3", "gpt2", "deepseek-v3", -1, "tokenizer-deepseek_v3.json", NONE},
+    {"llama2", "llama", "default", -1, NULL, SPACE_BEFORE},
+    {"gemma3", "llama", "default", 0, NULL, NONE},
+    {"gemma3", "gemma4", NULL, -1, NULL, NONE}, /* the same by its merges, as Gemma 4's files have them */
 };
 
 static struct tokenizer *open_vocabulary(const struct vocabulary *v, uint8_t **bytes) {
@@ -45,7 +49,7 @@ static struct tokenizer *open_vocabulary(const struct vocabulary *v, uint8_t **b
   struct emit_tokenizer_note note;
   uint64_t len;
   snprintf(dir, sizeof dir, "%s/%s", getenv("VOCABULARIES"), v->name);
-  struct gguf *g = vocabulary_open(dir, v->model, v->pre, &m);
+  struct gguf *g = vocabulary_open(dir, v->model, v->pre, v->space_prefix, &m);
   if (emit_tokenizer(g, bytes, &len, &note, &err) || tokenizer_create(*bytes, len, &t, &err))
     fail_msg("%s: %s", v->name, err.message);
   assert_int_equal(note.n_skipped + note.n_duplicate, 0);
@@ -89,6 +93,14 @@ static void check_golden(const struct vocabulary *v, const struct tokenizer *t) 
   json_decref(golden);
 }
 
+/* The texts that all vocabularies share. */
+static void check_texts(const struct vocabulary *v, const struct tokenizer *t, const json_t *golden) {
+  json_t *texts = json_object_get(golden, "texts"), *ids = json_object_get(json_object_get(golden, "ids"), v->name);
+  size_t n = json_array_size(texts);
+  assert_true(n > 60 && json_array_size(ids) == n);
+  for (size_t i = 0; i < n; i++) expect_ids(v->name, t, json_array_get(texts, i), json_array_get(ids, i));
+}
+
 /* What a text comes back as. malloc'd. */
 static char *normalized(enum normalization how, const char *text, size_t len, size_t *out_len) {
   char *out = NULL;
@@ -98,9 +110,11 @@ static char *normalized(enum normalization how, const char *text, size_t len, si
     assert_true(n >= 0);
     *out_len = (size_t)n;
   } else {
-    out = malloc(len + 1);
-    memcpy(out, text, len);
-    *out_len = len;
+    size_t before = how == SPACE_BEFORE && len > 0;
+    out = malloc(len + 2);
+    memcpy(out, " ", 1);
+    memcpy(out + before, text, len + 1);
+    *out_len = len + before;
   }
   return out;
 }
@@ -144,15 +158,18 @@ static void check_round_trips(const struct vocabulary *v, const struct tokenizer
 
 static void test_vocabularies(void **state) {
   (void)state;
+  json_t *texts = load_golden("tokenizer-texts.json");
   for (size_t i = 0; i < sizeof vocabularies / sizeof *vocabularies; i++) {
     const struct vocabulary *v = &vocabularies[i];
     uint8_t *bytes;
     struct tokenizer *t = open_vocabulary(v, &bytes);
     if (v->golden) check_golden(v, t);
+    check_texts(v, t, texts);
     check_round_trips(v, t);
     tokenizer_destroy(t);
     free(bytes);
   }
+  json_decref(texts);
 }
 
 int main(void) {

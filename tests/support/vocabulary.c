@@ -33,8 +33,29 @@ static bool is_byte(const char *text) {
   return strlen(text) == 6 && strncmp(text, "<0x", 3) == 0 && text[5] == '>';
 }
 
+/* Whether a name is a run of several U+2581. */
+static bool is_spaces(const char *text) {
+  size_t n = 0;
+  while (strncmp(text + 3 * n, "\xe2\x96\x81", 3) == 0) n++;
+  return n > 1 && text[3 * n] == 0;
+}
+
+/* A user-defined token's text as converters write it for SentencePiece: with spaces. */
+static void put_with_spaces(struct maker *m, const char *text) {
+  char out[256];
+  size_t len = 0;
+  for (; *text; len++) {
+    bool space = strncmp(text, "\xe2\x96\x81", 3) == 0;
+    assert_true(len < sizeof out);
+    out[len] = (char)(space ? ' ' : *text);
+    text += space ? 3 : 1;
+  }
+  maker_u64(m, len);
+  maker_raw(m, out, len);
+}
+
 /* All tokens by their number. Returns how many; *list is malloc'd. */
-static uint32_t collect(json_t *tokenizer, struct entry **list) {
+static uint32_t collect(json_t *tokenizer, bool gemma4, struct entry **list) {
   json_t *vocab = json_object_get(json_object_get(tokenizer, "model"), "vocab"), *id, *one;
   json_t *added = json_object_get(tokenizer, "added_tokens");
   const char *text;
@@ -55,6 +76,7 @@ static uint32_t collect(json_t *tokenizer, struct entry **list) {
     bool special = json_is_true(json_object_get(one, "special"));
     assert_true(at < n);
     text = json_string_value(content);
+    if (gemma4 && is_spaces(text)) continue; /* merges lead to it; as an added token it would not match spaces */
     (*list)[at] = (struct entry){text, json_string_length(content),
                                  unknown && strcmp(text, unknown) == 0 ? IMG_TOKEN_UNKNOWN
                                  : special                             ? IMG_TOKEN_CONTROL
@@ -105,12 +127,12 @@ static void put_ids(struct maker *m, json_t *config, const struct entry *list, u
   maker_raw(m, json_is_true(add) ? "\1" : "\0", 1);
 }
 
-struct gguf *vocabulary_open(const char *dir, const char *model, const char *pre, struct maker *m) {
+struct gguf *vocabulary_open(const char *dir, const char *model, const char *pre, int space_prefix, struct maker *m) {
   json_t *tokenizer = load(dir, "tokenizer.json"), *config = load(dir, "tokenizer_config.json");
   struct entry *list;
   struct moe_error err = {0};
   struct gguf *g;
-  uint32_t n = collect(tokenizer, &list);
+  uint32_t n = collect(tokenizer, strcmp(model, "gemma4") == 0, &list);
   bool scores = strcmp(model, "llama") == 0;
   maker_init(m, 3);
   maker_key_text(m, "tokenizer.ggml.model", model);
@@ -119,17 +141,25 @@ struct gguf *vocabulary_open(const char *dir, const char *model, const char *pre
   for (uint32_t i = 0; i < n; i++) {
     char none[32];
     snprintf(none, sizeof none, "[PAD%u]", i);
-    put_text(m, list[i].text ? list[i].text : none, list[i].text ? list[i].len : strlen(none));
+    if (scores && list[i].text && list[i].type == IMG_TOKEN_USER_DEFINED)
+      put_with_spaces(m, list[i].text);
+    else
+      put_text(m, list[i].text ? list[i].text : none, list[i].text ? list[i].len : strlen(none));
   }
   maker_key_array(m, "tokenizer.ggml.token_type", GGUF_I32, n);
   for (uint32_t i = 0; i < n; i++) maker_u32(m, list[i].text ? list[i].type : IMG_TOKEN_UNUSED);
   if (scores) {
     maker_key_array(m, "tokenizer.ggml.scores", GGUF_F32, n);
-    for (uint32_t i = 0; i < n; i++) maker_raw(m, &(float){-(float)i}, sizeof(float));
+    for (uint32_t i = 0; i < n; i++)
+      maker_raw(m, &(float){list[i].text && is_spaces(list[i].text) ? -1e9f : -(float)i}, sizeof(float));
   } else {
     put_merges(m, json_object_get(json_object_get(tokenizer, "model"), "merges"));
   }
   put_ids(m, config, list, n);
+  if (space_prefix >= 0) {
+    maker_key(m, "tokenizer.ggml.add_space_prefix", GGUF_BOOL);
+    maker_raw(m, space_prefix ? "\1" : "\0", 1);
+  }
   json_t *chat = json_object_get(config, "chat_template");
   if (json_is_string(chat)) maker_key_text(m, "tokenizer.chat_template", json_string_value(chat));
   if (gguf_open(maker_path(m), &g, &err) != MOE_OK) fail_msg("%s: %s", dir, err.message);

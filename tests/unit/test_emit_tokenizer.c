@@ -23,8 +23,14 @@ struct keys {
   const char *merges[8];
   const char *id_key; /* an id key, with its value */
   uint32_t id;
-  const char *bool_key; /* a bool key that is true */
+  const char *bool_key;  /* a bool key that is true ... */
+  const char *false_key; /* and one that is false */
   const char *chat_template;
+  const char *name;        /* general.name */
+  const float *scores;     /* as many as tokens, or n_score */
+  int n_score;             /* 0: as many as tokens */
+  const uint8_t *charsmap; /* charsmap_len bytes, or NULL */
+  uint64_t charsmap_len;
 };
 
 static const struct keys good = {.tokens = {"a", "b", "\xc4\xa0", "ab",
@@ -48,11 +54,23 @@ static struct gguf *make(const struct keys *k) {
   for (n = 0; n < 16 && k->types[n];) n++;
   if (n) maker_key_array(&m, "tokenizer.ggml.token_type", GGUF_I32, n);
   for (uint64_t i = 0; i < n; i++) maker_u32(&m, (uint32_t)k->types[i]);
+  if (k->scores) {
+    for (n = 0; n < 16 && k->tokens[n];) n++;
+    if (k->n_score) n = (uint64_t)k->n_score;
+    maker_key_array(&m, "tokenizer.ggml.scores", GGUF_F32, n);
+    maker_raw(&m, k->scores, n * sizeof *k->scores);
+  }
+  if (k->charsmap) {
+    maker_key_array(&m, "tokenizer.ggml.precompiled_charsmap", GGUF_U8, k->charsmap_len);
+    maker_raw(&m, k->charsmap, k->charsmap_len);
+  }
+  if (k->name) maker_key_text(&m, "general.name", k->name);
   for (n = 0; n < 8 && k->merges[n];) n++;
   maker_key_array(&m, "tokenizer.ggml.merges", GGUF_STRING, n);
   for (uint64_t i = 0; i < n; i++) maker_text(&m, k->merges[i]);
   if (k->id_key) maker_key_u32(&m, k->id_key, k->id);
   if (k->bool_key) maker_key(&m, k->bool_key, GGUF_BOOL), maker_raw(&m, "\1", 1);
+  if (k->false_key) maker_key(&m, k->false_key, GGUF_BOOL), maker_raw(&m, "\0", 1);
   if (k->chat_template) maker_key_text(&m, "tokenizer.chat_template", k->chat_template);
   if (gguf_open(maker_path(&m), &g, &err) != MOE_OK) fail_msg("%s", err.message);
   maker_deinit(&m);
@@ -146,7 +164,7 @@ static void test_what_is_not_served_is_declined_by_name(void **state) {
   (void)state;
   struct keys k = good;
   k.model = "rwkv";
-  expect_error(&k, MOE_DECLINED, "tokenizer.ggml.model: \"rwkv\" is not served; served is: gpt2");
+  expect_error(&k, MOE_DECLINED, "tokenizer.ggml.model: \"rwkv\" is not served; served are: gpt2");
   k = good;
   k.pre = "superbpe";
   expect_error(&k, MOE_DECLINED, "tokenizer.ggml.pre: \"superbpe\" is not served; served are: gpt-2, olmo, mpt");
@@ -225,6 +243,127 @@ static void test_end_tokens_are_known_by_their_text(void **state) {
   free(bytes);
 }
 
+/* SentencePiece: names with U+2581 for spaces, bytes as <0xAB>. */
+#define SPACE "\xe2\x96\x81"
+static const float piece_scores[] = {0, 0, 0, 0, -1, -2, -2, -1e9f, -8, -9, -10, -7};
+static const struct keys piece_keys = {
+    .model = "llama",
+    .pre = "default",
+    .tokens = {"<unk>", "<s>", "</s>", "<0x0A>", "ab", SPACE "ab", "ba", SPACE SPACE, SPACE, "a", "b", "<x>"},
+    .types = {2, 3, 3, 6, 1, 1, 1, 1, 1, 1, 1, 4},
+    .scores = piece_scores};
+
+static void test_merges_from_scores(void **state) {
+  (void)state;
+  struct img_tokenizer v;
+  uint8_t *bytes = emit(&piece_keys, &v);
+  uint32_t n;
+  assert_int_equal(v.kind, IMG_TOKENIZER_CHAR_BPE);
+  assert_int_equal(v.flags, IMG_TOKENIZER_ADD_BOS | IMG_TOKENIZER_SPACE_PREFIX);
+  assert_int_equal(v.bos_id, 1); /* unnamed: Llama's */
+  assert_int_equal(v.eos_id, 2);
+  assert_int_equal(v.unk_id, 0);
+  assert_int_equal(v.byte_ids['\n'], 3);
+  assert_int_equal(v.byte_ids['a'], IMG_TOKEN_NONE);
+  assert_memory_equal(img_token_bytes(&v, 5, &n), " ab", 3);
+  assert_int_equal(n, 3);
+  assert_int_equal(v.n_merge, 4); /* a+b, b+a, the two ways to " ab" need " a" or "ab": one; space+space */
+  uint32_t ab = img_tokenizer_find_merge(&v, 9, 10)->rank, ba = img_tokenizer_find_merge(&v, 10, 9)->rank;
+  uint32_t space_ab = img_tokenizer_find_merge(&v, 8, 4)->rank, spaces = img_tokenizer_find_merge(&v, 8, 8)->rank;
+  assert_true(ab < ba && ba == space_ab && ba < spaces); /* equal scores, equal ranks */
+  assert_string_equal(v.patterns, " ++[^ ]*+|[^ ]++");
+  free(bytes);
+  struct keys k = piece_keys;
+  k.tokens[6] = "b" SPACE "a"; /* a token with a space inside: text is not cut between b and a space */
+  k.false_key = "tokenizer.ggml.add_space_prefix";
+  k.bool_key = "tokenizer.ggml.remove_extra_whitespaces";
+  bytes = emit(&k, &v);
+  assert_string_equal(v.patterns, "(?: ++|[^ ]++)(?:[^ ]++|(?<=[\\x{62}]) ++)*+");
+  assert_int_equal(v.flags, IMG_TOKENIZER_ADD_BOS | IMG_TOKENIZER_FEW_SPACES);
+  free(bytes);
+  k.id_key = "tokenizer.ggml.bos_token_id";
+  k.id = UINT32_MAX; /* said to have none */
+  bytes = emit(&k, &v);
+  assert_int_equal(v.bos_id, IMG_TOKEN_NONE);
+  assert_int_equal(v.flags, IMG_TOKENIZER_FEW_SPACES);
+  free(bytes);
+}
+
+static void test_unigram_vocabulary(void **state) {
+  (void)state;
+  static const uint8_t charsmap[] = {4, 0, 0, 0, 1, 2, 3, 4, 'x', 0, 'y', 0};
+  struct img_tokenizer v;
+  struct keys k = piece_keys;
+  k.model = "t5";
+  k.charsmap = charsmap;
+  k.charsmap_len = sizeof charsmap;
+  uint8_t *bytes = emit(&k, &v);
+  assert_int_equal(v.kind, IMG_TOKENIZER_UNIGRAM);
+  assert_int_equal(v.n_merge, 0);
+  assert_int_equal(v.n_sorted, 7); /* the normal ones */
+  assert_int_equal(v.sorted[0], 8);
+  assert_true(v.scores[4] == -1 && v.scores[10] == -10);
+  assert_int_equal(v.eos_id, 1); /* T5's */
+  assert_int_equal(v.flags, IMG_TOKENIZER_ADD_EOS);
+  assert_int_equal(v.n_pattern, 0);
+  assert_int_equal(v.n_charsmap, 1);
+  assert_int_equal(v.charsmap[0], 0x04030201);
+  assert_memory_equal(v.replacements, "x\0y", 4);
+  free(bytes);
+  k.charsmap_len = 7;
+  expect_error(&k, MOE_FAILED, "tokenizer.ggml.precompiled_charsmap: 7 bytes, of which 4 should be units");
+  k.charsmap_len = 11;
+  expect_error(&k, MOE_FAILED, "replacements: the one at byte 2 does not end");
+  k = piece_keys;
+  k.n_score = 11;
+  expect_error(&k, MOE_FAILED, "tokenizer.ggml.scores: 11 scores for the 12 tokens");
+  k = piece_keys;
+  k.scores = (const float[12]){0, 0, 1.0f / 0.0f};
+  expect_error(&k, MOE_FAILED, "tokenizer.ggml.scores[2]: not a finite number");
+  k = piece_keys;
+  k.scores = NULL;
+  expect_error(&k, MOE_FAILED, "tokenizer.ggml.scores");
+}
+
+static void test_merges_over_characters_from_the_file(void **state) {
+  (void)state;
+  static const char *const as[][2] = {{"gemma4", "default"}, {"gpt2", "gemma4"}};
+  for (int i = 0; i < 2; i++) {
+    struct img_tokenizer v;
+    struct keys k = piece_keys;
+    k.model = as[i][0];
+    k.pre = as[i][1];
+    k.merges[0] = "a b";
+    k.merges[1] = SPACE " ab";
+    k.id_key = "tokenizer.ggml.bos_token_id";
+    k.id = 1;
+    uint8_t *bytes = emit(&k, &v);
+    assert_int_equal(v.kind, IMG_TOKENIZER_CHAR_BPE);
+    assert_int_equal(v.n_merge, 2);
+    assert_int_equal(img_tokenizer_find_merge(&v, 8, 4)->result, 5);
+    assert_int_equal(v.flags, IMG_TOKENIZER_ADD_BOS);
+    assert_int_equal(v.unk_id, IMG_TOKEN_NONE);
+    free(bytes);
+  }
+}
+
+static void test_strip_flags_go_by_the_models_name(void **state) {
+  (void)state;
+  struct img_tokenizer v;
+  struct keys k = piece_keys;
+  k.name = "Phi-3 mini";
+  uint8_t *bytes = emit(&k, &v);
+  assert_int_equal(v.token_attr[11], IMG_TOKEN_USER_DEFINED | IMG_TOKEN_RSTRIP);
+  assert_int_equal(v.token_attr[2], IMG_TOKEN_CONTROL | IMG_TOKEN_RSTRIP);
+  assert_int_equal(v.token_attr[1], IMG_TOKEN_CONTROL);
+  assert_int_equal(v.token_attr[4], IMG_TOKEN_NORMAL);
+  free(bytes);
+  k.name = "Phi-2";
+  bytes = emit(&k, &v);
+  assert_int_equal(v.token_attr[2], IMG_TOKEN_CONTROL);
+  free(bytes);
+}
+
 /* Compiles CHAT and compares origin and grammar; returns the payload. */
 static uint8_t *expect_chat(const struct keys *k, enum img_chat_origin origin, const char *grammar,
                             struct img_chat *chat) {
@@ -293,6 +432,10 @@ int main(void) {
       cmocka_unit_test(test_bos_is_added_only_where_there_is_one),
       cmocka_unit_test(test_what_is_not_served_is_declined_by_name),
       cmocka_unit_test(test_contradictions_are_named),
+      cmocka_unit_test(test_merges_from_scores),
+      cmocka_unit_test(test_unigram_vocabulary),
+      cmocka_unit_test(test_merges_over_characters_from_the_file),
+      cmocka_unit_test(test_strip_flags_go_by_the_models_name),
       cmocka_unit_test(test_useless_merges_are_passed_over),
       cmocka_unit_test(test_end_tokens_are_known_by_their_text),
       cmocka_unit_test(test_template_and_grammar),

@@ -4,6 +4,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -89,10 +90,14 @@ struct damage {
   (FIELD(tables) + IMG_TOKENIZER_T_##which * 16 + (sizeof(#member) == sizeof("bytes") ? 8u : 0u))
 
 static const struct damage damages[] = {
-    {HEADER, FIELD(layout), 2, 4, "layout 2"},
-    {HEADER, FIELD(header_bytes), 64, 4, "layout 1 of 64"},
+    {HEADER, FIELD(layout), 3, 4, "layout 3"},
+    {HEADER, FIELD(header_bytes), 64, 4, "layout 2 of 64"},
     {HEADER, FIELD(kind), 9, 4, "kind: 9"},
-    {HEADER, FIELD(flags), 0x10, 4, "flags: 0x10"},
+    {HEADER, FIELD(kind), 0, 4, "kind: 0"},
+    {HEADER, FIELD(key.left), 2, 8, "key: an even factor"},
+    {HEADER, FIELD(key.right), 2, 8, "key: an even factor"},
+    {HEADER, FIELD(flags), 0x40, 4, "flags: 0x40"},
+    {HEADER, FIELD(flags), 0x10, 4, "flags: 0x10 has a flag of other kinds than 1"},
     {HEADER, FIELD(n_vocab), 0, 4, "n_vocab: 0"},
     {HEADER, FIELD(n_vocab), 0xffffffff, 4, "n_vocab: 4294967295"},
     {HEADER, FIELD(n_vocab), SMALL_N_VOCAB + 1, 4, "token_start: "},
@@ -133,6 +138,24 @@ static const struct damage damages[] = {
     {IMG_TOKENIZER_T_EOG, 4, 70000, 4, "eog[1]: token 70000"},
 };
 
+/* The same in a payload of kind 3. */
+static const struct damage piece_damages[] = {
+    {HEADER, FIELD(kind), IMG_TOKENIZER_CHAR_BPE, 4, "scores: "},
+    {HEADER, FIELD(kind), IMG_TOKENIZER_BPE, 4, "n_pattern: 0"},
+    {HEADER, FIELD(flags), IMG_TOKENIZER_NFC, 4, "flags: 0x4 has a flag of other kinds than 3"},
+    {HEADER, TABLE(SCORES, bytes), 8, 8, "scores: 8 bytes, the header's counts need"},
+    {HEADER, TABLE(SORTED, bytes), 6, 8, "sorted: 6 bytes are not a number of entries"},
+    {HEADER, TABLE(CHARSMAP, bytes), 1023, 8, "charsmap: 1023 bytes are not"},
+    {HEADER, TABLE(REPLACEMENTS, bytes), 3, 8, "replacements: the one at byte 0 does not end"},
+    {HEADER, TABLE(REPLACEMENTS, offset), 16, 8, "replacements: offset 16"},
+    {IMG_TOKENIZER_T_SCORES, 12, 0x7fc00000, 4, "scores[3]: not a finite number"},
+    {IMG_TOKENIZER_T_SCORES, 4ull * SMALL_XYZ, 0xff800000, 4, "scores[261]: not a finite number"},
+    {IMG_TOKENIZER_T_SORTED, 0, 70000, 4, "sorted[0]: token 70000"},
+    {IMG_TOKENIZER_T_SORTED, 4, SMALL_BOS, 4, "sorted[1]: token 262 is none"},
+    {IMG_TOKENIZER_T_SORTED, 8, SMALL_CHAR, 4, "sorted[2]: token 268 is not above token 269"},
+    {IMG_TOKENIZER_T_REPLACEMENTS, 3, 1, 1, "replacements: the one at byte 0 does not end"},
+};
+
 static void expect_refused(const uint8_t *bytes, uint64_t len, const char *message) {
   struct moe_error err = {0};
   assert_int_equal(img_tokenizer_check(bytes, len, &err), MOE_FAILED);
@@ -140,19 +163,116 @@ static void expect_refused(const uint8_t *bytes, uint64_t len, const char *messa
     fail_msg("expected \"%s\" in \"%s\"", message, err.message);
 }
 
-static void test_broken_fields_are_named(void **state) {
-  (void)state;
-  uint64_t len;
-  uint8_t *bytes = small_tokenizer(IMG_TOKENIZER_ADD_BOS, NULL, &len);
+static void expect_all_named(uint8_t *bytes, uint64_t len, const struct damage *list, size_t n) {
   const struct img_tokenizer_header *h = (const void *)bytes;
-  for (size_t i = 0; i < sizeof damages / sizeof *damages; i++) {
-    const struct damage *d = &damages[i];
+  for (size_t i = 0; i < n; i++) {
+    const struct damage *d = &list[i];
     uint8_t *broken = copy_of(bytes, len);
     uint64_t base = d->table == HEADER ? 0 : h->tables[d->table].offset;
     memcpy(broken + base + d->offset, &d->value, d->size);
     expect_refused(broken, len, d->message);
     free(broken);
   }
+  free(bytes);
+}
+
+static void test_broken_fields_are_named(void **state) {
+  (void)state;
+  uint64_t len, pieces_len;
+  uint8_t *bytes = small_tokenizer(IMG_TOKENIZER_ADD_BOS, NULL, &len);
+  uint8_t *pieces = small_pieces(IMG_TOKENIZER_UNIGRAM, 0, &pieces_len);
+  expect_all_named(bytes, len, damages, sizeof damages / sizeof *damages);
+  expect_all_named(pieces, pieces_len, piece_damages, sizeof piece_damages / sizeof *piece_damages);
+}
+
+/* A vocabulary of `n` tokens "0000", "0001", ...; all of type `type`, one of them `longest` bytes long. */
+static enum moe_code build_many(uint32_t n, int kind, uint32_t longest, uint8_t **bytes, uint64_t *len,
+                                struct moe_error *err) {
+  static const char *const patterns[] = {"a", NULL};
+  char *text = malloc((size_t)n * 9 + longest), *at = text;
+  const uint8_t **texts = malloc(n * sizeof *texts);
+  uint32_t *lens = malloc(n * sizeof *lens);
+  uint16_t *attr = malloc(n * sizeof *attr);
+  for (uint32_t i = 0; i < n; i++) {
+    texts[i] = (uint8_t *)at;
+    lens[i] = i + 1 < n ? 8 : longest;
+    attr[i] = IMG_TOKEN_NORMAL;
+    if (lens[i] == 8)
+      at += snprintf(at, 9, "%08x", i);
+    else
+      memset(at, 'x', longest);
+  }
+  struct img_tokenizer_source s = {.kind = (enum img_tokenizer_kind)kind,
+                                   .n_vocab = n,
+                                   .bos_id = IMG_TOKEN_NONE,
+                                   .eos_id = IMG_TOKEN_NONE,
+                                   .eot_id = IMG_TOKEN_NONE,
+                                   .pad_id = IMG_TOKEN_NONE,
+                                   .unk_id = IMG_TOKEN_NONE,
+                                   .pre_name = "many",
+                                   .patterns = patterns,
+                                   .n_pattern = 1,
+                                   .token_text = texts,
+                                   .token_len = lens,
+                                   .token_attr = attr};
+  enum moe_code c = img_tokenizer_build(&s, bytes, len, err);
+  free(text);
+  free(texts);
+  free(lens);
+  free(attr);
+  return c;
+}
+
+static void test_crowded_tables_are_refused(void **state) {
+  (void)state;
+  uint64_t len;
+  uint8_t *bytes;
+  struct moe_error err = {0};
+  struct img_tokenizer v;
+  if (build_many(5000, IMG_TOKENIZER_BPE, 8, &bytes, &len, &err)) fail_msg("%s", err.message);
+  assert_int_equal(img_tokenizer_open(bytes, len, &v, &err), MOE_OK);
+  uint32_t *slots = (uint32_t *)(uintptr_t)v.token_slots, used = 0;
+  for (uint32_t s = 0; s < v.n_token_slot; s++) /* the same entries, all in a row */
+    if (slots[s] != IMG_TOKEN_NONE) slots[used++] = slots[s];
+  for (uint32_t s = used; s < v.n_token_slot; s++) slots[s] = IMG_TOKEN_NONE;
+  expect_refused(bytes, len, "token_slots: over 1024 occupied slots in a row");
+  free(bytes);
+}
+
+static void test_long_pieces_are_refused(void **state) {
+  (void)state;
+  uint64_t len;
+  uint8_t *bytes;
+  struct moe_error err = {0};
+  assert_int_equal(build_many(3, IMG_TOKENIZER_BPE, 513, &bytes, &len, &err), MOE_OK);
+  free(bytes);
+  assert_int_equal(build_many(3, IMG_TOKENIZER_CHAR_BPE, 512, &bytes, &len, &err), MOE_OK);
+  free(bytes);
+  assert_int_equal(build_many(3, IMG_TOKENIZER_CHAR_BPE, 513, &bytes, &len, &err), MOE_FAILED);
+  assert_non_null(strstr(err.message, "token_start[2]: a normal token of 513 bytes, kind 2 allows 512"));
+}
+
+static void test_prefixes_and_replacements(void **state) {
+  (void)state;
+  static const uint32_t want[] = {SMALL_CHAR + 'a', SMALL_AA, SMALL_AAAA};
+  uint64_t len;
+  uint8_t *bytes = small_pieces(IMG_TOKENIZER_UNIGRAM, 0, &len);
+  struct img_tokenizer v;
+  struct img_prefix_walk walk = {0};
+  const char *replacement;
+  assert_int_equal(img_tokenizer_open(bytes, len, &v, NULL), MOE_OK);
+  for (size_t i = 0; i < 3; i++) {
+    assert_int_equal(img_tokenizer_next_prefix(&v, &walk, (const uint8_t *)"aaaab", 5), want[i]);
+    assert_int_equal(walk.depth, 1 << i);
+  }
+  assert_int_equal(img_tokenizer_next_prefix(&v, &walk, (const uint8_t *)"aaaab", 5), IMG_TOKEN_NONE);
+  assert_int_equal(img_tokenizer_next_prefix(&v, &walk, (const uint8_t *)"aaaab", 5), IMG_TOKEN_NONE);
+  walk = (struct img_prefix_walk){0};
+  assert_int_equal(img_tokenizer_next_prefix(&v, &walk, (const uint8_t *)"\xff", 1), IMG_TOKEN_NONE);
+  assert_int_equal(img_tokenizer_replace(&v, (const uint8_t *)"QQ", 2, &replacement), 1);
+  assert_string_equal(replacement, "a a");
+  assert_int_equal(img_tokenizer_replace(&v, (const uint8_t *)"q", 1, &replacement), 0);
+  assert_int_equal(img_tokenizer_replace(&v, (const uint8_t *)"\0Q", 2, &replacement), 0);
   free(bytes);
 }
 
@@ -181,7 +301,7 @@ static void test_every_truncation_is_refused(void **state) {
   uint64_t end = h->tables[IMG_TOKENIZER_T_EOG].offset + h->tables[IMG_TOKENIZER_T_EOG].bytes;
   for (uint64_t n = 0; n < end; n += n < 300 ? 1 : 37) {
     uint8_t *cut = copy_of(bytes, n);
-    expect_refused(cut, n, n < sizeof *h ? "its header alone has 224" : "are not between");
+    expect_refused(cut, n, n < sizeof *h ? "its header alone has 320" : "are not between");
     free(cut);
   }
   expect_refused(bytes + 1, len - 1, "not mapped on 8 bytes");
@@ -204,13 +324,16 @@ static void use(const struct img_tokenizer *v) {
     (void)img_tokenizer_find_normal(v, text, n);
     (void)img_tokenizer_find_added(v, text, n);
     (void)img_tokenizer_find_merge(v, id, (id + 1) % v->n_vocab);
+    const char *replacement;
+    struct img_prefix_walk walk = {0};
+    while (img_tokenizer_next_prefix(v, &walk, text, n) != IMG_TOKEN_NONE) {
+    }
+    if (img_tokenizer_replace(v, text, n, &replacement))
+      assert_in_range(strlen(replacement), 0, IMG_TOKENIZER_MAX_REPLACEMENT);
   }
 }
 
-static void test_random_damage_stays_inside(void **state) {
-  (void)state;
-  uint64_t len;
-  uint8_t *bytes = small_tokenizer(IMG_TOKENIZER_ADD_BOS, NULL, &len);
+static void damage_at_random(uint8_t *bytes, uint64_t len) {
   uint32_t passed = 0;
   for (int round = 0; round < 20000; round++) {
     uint8_t *broken = copy_of(bytes, len);
@@ -230,6 +353,17 @@ static void test_random_damage_stays_inside(void **state) {
   }
   assert_in_range(passed, 100, 19000); /* both outcomes are exercised */
   free(bytes);
+}
+
+static void test_random_damage_stays_inside(void **state) {
+  (void)state;
+  uint64_t len;
+  uint8_t *bytes = small_tokenizer(IMG_TOKENIZER_ADD_BOS, NULL, &len);
+  damage_at_random(bytes, len);
+  bytes = small_pieces(IMG_TOKENIZER_CHAR_BPE, IMG_TOKENIZER_SPACE_PREFIX, &len);
+  damage_at_random(bytes, len);
+  bytes = small_pieces(IMG_TOKENIZER_UNIGRAM, IMG_TOKENIZER_FEW_SPACES, &len);
+  damage_at_random(bytes, len);
 }
 
 /* ---- CHAT ---- */
@@ -309,15 +443,12 @@ static void test_random_chat_damage_stays_inside(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_payload_is_read_back),
-      cmocka_unit_test(test_longest_added_token_matches),
-      cmocka_unit_test(test_broken_fields_are_named),
-      cmocka_unit_test(test_broken_merges_are_named),
-      cmocka_unit_test(test_every_truncation_is_refused),
-      cmocka_unit_test(test_random_damage_stays_inside),
-      cmocka_unit_test(test_chat_is_read_back),
-      cmocka_unit_test(test_broken_chat_is_named),
-      cmocka_unit_test(test_random_chat_damage_stays_inside),
+      cmocka_unit_test(test_payload_is_read_back),       cmocka_unit_test(test_longest_added_token_matches),
+      cmocka_unit_test(test_broken_fields_are_named),    cmocka_unit_test(test_broken_merges_are_named),
+      cmocka_unit_test(test_crowded_tables_are_refused), cmocka_unit_test(test_long_pieces_are_refused),
+      cmocka_unit_test(test_prefixes_and_replacements),  cmocka_unit_test(test_every_truncation_is_refused),
+      cmocka_unit_test(test_random_damage_stays_inside), cmocka_unit_test(test_chat_is_read_back),
+      cmocka_unit_test(test_broken_chat_is_named),       cmocka_unit_test(test_random_chat_damage_stays_inside),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -13,18 +13,13 @@
 #include <jansson.h>
 
 #include "emit_tokenizer.h"
+#include "random_text.h"
 #include "small_tokenizer.h"
 #include "src_gguf.h"
 #include "tokenizer.h"
 #include "utf8.h"
 
 static uint64_t random_state = 88172645463325252u;
-static uint64_t random_next(void) { /* Marsaglia's xorshift64 */
-  random_state ^= random_state << 13;
-  random_state ^= random_state >> 7;
-  random_state ^= random_state << 17;
-  return random_state;
-}
 
 static char *test_path(const char *name) {
   static char path[512];
@@ -136,57 +131,28 @@ static void test_control_tokens_need_parse_special(void **state) {
   expect_ids(wordnet, "<|im_start|><|im_end|>", TOKENIZER_PARSE_SPECIAL, IDS(4094, 4095));
 }
 
-/* Random text over scripts of all encoded lengths, with runs of spaces and newlines. */
-static size_t random_text(char *out, size_t max_chars) {
-  static const uint32_t ranges[][2] = {{0, 0x7f},        {' ', ' '},         {'a', 'z'},         {'0', '9'},
-                                       {'\n', '\r'},     {0x80, 0x7ff},      {0x300, 0x36f},     {0x600, 0x6ff},
-                                       {0x900, 0x97f},   {0x3040, 0x30ff},   {0x4e00, 0x9fff},   {0xac00, 0xd7a3},
-                                       {0xe000, 0xffff}, {0x1f300, 0x1f64f}, {0x10000, 0x10ffff}};
-  size_t len = 0;
-  for (size_t i = random_next() % max_chars; i > 0; i--) {
-    const uint32_t *r = ranges[random_next() % (sizeof ranges / sizeof *ranges)];
-    uint32_t cp = r[0] + (uint32_t)(random_next() % (r[1] - r[0] + 1));
-    if (cp < 0x80) {
-      out[len++] = (char)cp;
-    } else if (cp < 0x800) {
-      out[len++] = (char)(0xc0 | cp >> 6);
-      out[len++] = (char)(0x80 | (cp & 0x3f));
-    } else if (cp < 0x10000) {
-      out[len++] = (char)(0xe0 | cp >> 12);
-      out[len++] = (char)(0x80 | (cp >> 6 & 0x3f));
-      out[len++] = (char)(0x80 | (cp & 0x3f));
-    } else {
-      out[len++] = (char)(0xf0 | cp >> 18);
-      out[len++] = (char)(0x80 | (cp >> 12 & 0x3f));
-      out[len++] = (char)(0x80 | (cp >> 6 & 0x3f));
-      out[len++] = (char)(0x80 | (cp & 0x3f));
-    }
-  }
-  return len;
-}
-
 static void test_round_trip_of_10000_random_strings(void **state) {
   (void)state;
-  char text[4 * 64];
-  for (int i = 0; i < 10000; i++) expect_round_trip(wordnet, text, random_text(text, 64));
+  char text[RANDOM_TEXT_BYTES(64)];
+  for (int i = 0; i < 10000; i++) expect_round_trip(wordnet, text, random_text(&random_state, text, 64));
 }
 
 static void test_round_trip_of_random_bytes(void **state) {
   (void)state;
   char text[64];
   for (int i = 0; i < 10000; i++) {
-    size_t len = random_next() % sizeof text;
-    for (size_t k = 0; k < len; k++) text[k] = (char)random_next();
+    size_t len = random_next(&random_state) % sizeof text;
+    for (size_t k = 0; k < len; k++) text[k] = (char)random_next(&random_state);
     expect_round_trip(wordnet, text, len);
   }
 }
 
 static void test_stream_is_the_text_in_valid_pieces(void **state) {
   (void)state;
-  char text[4 * 64], *whole = malloc(1 << 16);
+  char text[RANDOM_TEXT_BYTES(64)], *whole = malloc(1 << 16);
   struct tokenizer_stream stream = {0};
   for (int i = 0; i < 2000; i++) {
-    size_t len = random_text(text, 64), n, total = 0, piece_len;
+    size_t len = random_text(&random_state, text, 64), n, total = 0, piece_len;
     uint32_t *ids = encode(wordnet, text, len, 0, &n);
     const char *piece;
     for (size_t k = 0; k <= n; k++) {
@@ -376,8 +342,8 @@ static void test_merge_loop_against_a_plain_one(void **state) {
   for (int round = 0; round < 5000; round++) {
     char text[64];
     uint32_t want[64];
-    size_t len = random_next() % sizeof text, n;
-    for (size_t i = 0; i < len; i++) text[i] = "aaabc"[random_next() % 5];
+    size_t len = random_next(&random_state) % sizeof text, n;
+    for (size_t i = 0; i < len; i++) text[i] = "aaabc"[random_next(&random_state) % 5];
     size_t want_n = plain_bpe(tokenizer_view(t), text, len, want);
     uint32_t *ids = encode(t, text, len, 0, &n);
     assert_int_equal(n, want_n);
@@ -430,6 +396,155 @@ static void test_normalization(void **state) {
   free(plain_bytes);
 }
 
+/* ---- SentencePiece's kinds ---- */
+
+static struct tokenizer *pieces(int kind, uint32_t flags, uint8_t **bytes) {
+  uint64_t len;
+  struct tokenizer *t;
+  struct moe_error err = {0};
+  *bytes = small_pieces(kind, flags, &len);
+  if (tokenizer_create(*bytes, len, &t, &err) != MOE_OK) fail_msg("%s", err.message);
+  return t;
+}
+#define CHAR(c) (SMALL_CHAR + (c))
+
+static void test_merges_of_characters(void **state) {
+  (void)state;
+  uint8_t *bytes;
+  struct tokenizer *t = pieces(IMG_TOKENIZER_CHAR_BPE, 0, &bytes);
+  expect_ids(t, "abc", 0, IDS(SMALL_ABC));
+  expect_ids(t, "aaab", 0, IDS(SMALL_AA, SMALL_AB));
+  expect_ids(t, "a\xc3\xa9", 0, IDS(CHAR('a'), 0xc3, 0xa9));    /* no token: its bytes */
+  expect_ids(t, "b\xff\xc3", 0, IDS(CHAR('b'), 0xff, 0xc3));    /* no UTF-8: the same */
+  expect_ids(t, "x\xe2\x96\x81", 0, IDS(CHAR('x'), CHAR(' '))); /* U+2581 is a space */
+  expect_ids(t, "Qb", 0, IDS(CHAR('a'), CHAR(' '), SMALL_AB));  /* replaced before it is cut */
+  expect_ids(t, "", 0, ((const int64_t[]){-1}));
+  tokenizer_destroy(t);
+  free(bytes);
+}
+
+static void test_spaces_of_pieces(void **state) {
+  (void)state;
+  uint8_t *bytes;
+  struct tokenizer *t = pieces(IMG_TOKENIZER_CHAR_BPE, IMG_TOKENIZER_SPACE_PREFIX, &bytes);
+  expect_ids(t, "b", 0, IDS(CHAR(' '), CHAR('b')));
+  expect_ids(t, " b", 0, IDS(CHAR(' '), CHAR(' '), CHAR('b')));
+  expect_ids(t, "b<think>b", 0, IDS(CHAR(' '), CHAR('b'), SMALL_THINK, CHAR(' '), CHAR('b')));
+  expect_ids(t, "<think>", 0, IDS(SMALL_THINK)); /* nothing before it: no space either */
+  expect_ids(t,
+             "b\xff"
+             "b",
+             0, IDS(CHAR(' '), CHAR('b'), 0xff, CHAR('b')));
+  tokenizer_destroy(t);
+  free(bytes);
+  t = pieces(IMG_TOKENIZER_CHAR_BPE, IMG_TOKENIZER_FEW_SPACES, &bytes);
+  expect_ids(t, "  b   b ", 0, IDS(CHAR('b'), CHAR(' '), CHAR('b')));
+  expect_ids(t, "Q Q", 0, IDS(CHAR('a'), CHAR(' '), CHAR('a'), CHAR(' '), CHAR('a'), CHAR(' '), CHAR('a')));
+  expect_ids(t, "   ", 0, ((const int64_t[]){-1}));
+  tokenizer_destroy(t);
+  free(bytes);
+  t = pieces(IMG_TOKENIZER_UNIGRAM, IMG_TOKENIZER_FEW_SPACES | IMG_TOKENIZER_SPACE_PREFIX, &bytes);
+  expect_ids(t, "  b ", 0, IDS(CHAR(' '), CHAR('b')));
+  expect_ids(t, "   ", 0, ((const int64_t[]){-1}));
+  tokenizer_destroy(t);
+  free(bytes);
+}
+
+/* All ways to cut, tried one by one. */
+static float best_way(const struct img_tokenizer *v, const char *text, size_t len) {
+  if (len == 0) return 0;
+  float best = -1e30f;
+  for (uint32_t i = 0; i < v->n_sorted; i++) {
+    uint32_t n, id = v->sorted[i];
+    const uint8_t *token = img_token_bytes(v, id, &n);
+    if (n > len || memcmp(token, text, n) != 0) continue;
+    float rest = v->scores[id] + best_way(v, text + n, len - n);
+    if (rest > best) best = rest;
+  }
+  return best;
+}
+
+static void test_most_probable_pieces(void **state) {
+  (void)state;
+  uint8_t *bytes;
+  struct tokenizer *t = pieces(IMG_TOKENIZER_UNIGRAM, 0, &bytes);
+  expect_ids(t, "ab", 0, IDS(SMALL_AB));   /* -7, not -8 */
+  expect_ids(t, "abc", 0, IDS(SMALL_ABC)); /* -10, as a bc; of equals the first, which is the longer one */
+  expect_ids(t, "xyz", 0, IDS(CHAR('x'), CHAR('y'), CHAR('z'))); /* -12, not -13 */
+  expect_ids(t, "aaaa", 0, IDS(SMALL_AA, SMALL_AA));             /* -15, not -16 */
+  expect_ids(t, "a\xf0\x9f\xa6\x9c", 0, IDS(CHAR('a'), 0xf0, 0x9f, 0xa6, 0x9c));
+  expect_ids(t, "\xff", 0, IDS(0xff));
+  const struct img_tokenizer *v = tokenizer_view(t);
+  for (int round = 0; round < 500; round++) {
+    char text[11];
+    size_t len = random_next(&random_state) % sizeof text, n;
+    for (size_t i = 0; i < len; i++) text[i] = "aabcxyz"[random_next(&random_state) % 7];
+    uint32_t *ids = encode(t, text, len, 0, &n);
+    float sum = 0;
+    for (size_t i = 0; i < n; i++) sum += v->scores[ids[i]];
+    assert_true(sum == best_way(v, text, len));
+    free(ids);
+  }
+  tokenizer_destroy(t);
+  free(bytes);
+}
+
+static void test_round_trips_of_pieces(void **state) {
+  (void)state;
+  for (int kind = IMG_TOKENIZER_CHAR_BPE; kind <= IMG_TOKENIZER_LAST_KIND; kind++) {
+    uint8_t *bytes;
+    struct tokenizer *t = pieces(kind, 0, &bytes);
+    char text[RANDOM_TEXT_BYTES(32)];
+    for (int i = 0; i < 10000; i++) {
+      size_t len = random_text(&random_state, text, 32);
+      for (size_t k = 0; k < len; k++)
+        if (text[k] == 'Q') text[k] = 'q';
+      expect_round_trip(t, text, len);
+    }
+    for (int i = 0; i < 10000; i++) { /* bytes, mostly no UTF-8 */
+      size_t len = random_next(&random_state) % 48;
+      for (size_t k = 0; k < len; k++) text[k] = (char)(random_next(&random_state) | 0x80);
+      if (!memchr(text, 0xe2, len)) expect_round_trip(t, text, len); /* no U+2581 */
+    }
+    expect_fast(t, "aaab", "", 1 << 18);
+    expect_fast(t, " ", "", 1 << 18);
+    expect_fast(t, "\xf0\x9f\xa6\x9c", "", 1 << 18);
+    tokenizer_destroy(t);
+    free(bytes);
+  }
+}
+
+static void test_strip_flags_take_all_white_space(void **state) {
+  (void)state;
+  static const char *const spaces[] = {" ",
+                                       "\t",
+                                       "\r\n",
+                                       "\xc2\x85",
+                                       "\xc2\xa0",
+                                       "\xe1\x9a\x80",
+                                       "\xe2\x80\x83",
+                                       "\xe2\x80\xa8",
+                                       "\xe2\x80\xaf",
+                                       "\xe2\x81\x9f",
+                                       "\xe3\x80\x80"};
+  static const char *const others[] = {"\xe1\xa0\x8e", "\xe2\x80\x8b", "\xc2\x86", "\xe3\x80\x81"};
+  uint8_t *bytes;
+  struct tokenizer *t = small(0, NULL, &bytes);
+  char text[64];
+  size_t n;
+  for (size_t i = 0; i < sizeof spaces / sizeof *spaces; i++) {
+    snprintf(text, sizeof text, "x%s%s<s>>%sy", spaces[i], spaces[i], spaces[i]);
+    expect_ids(t, text, TOKENIZER_PARSE_SPECIAL, IDS('x', SMALL_PAD, 'y'));
+  }
+  for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
+    snprintf(text, sizeof text, "x%s<s>>%sy", others[i], others[i]);
+    free(encode(t, text, strlen(text), TOKENIZER_PARSE_SPECIAL, &n));
+    assert_int_equal(n, 3 + 2 * strlen(others[i]));
+  }
+  tokenizer_destroy(t);
+  free(bytes);
+}
+
 static void test_bad_pattern_is_named(void **state) {
   (void)state;
   static const char *const bad[] = {"a", "(b", NULL};
@@ -444,20 +559,17 @@ static void test_bad_pattern_is_named(void **state) {
 }
 
 /* What still opens after damage must encode and decode without leaving its payload (the sanitizers watch). */
-static void test_damaged_payloads_are_safe_to_use(void **state) {
-  (void)state;
-  uint64_t len;
-  uint8_t *bytes = small_tokenizer(IMG_TOKENIZER_NFC, NULL, &len);
+static void use_damaged(uint8_t *bytes, uint64_t len) {
   uint32_t opened = 0;
   for (int round = 0; round < 5000; round++) {
     uint8_t *broken = malloc(len);
     struct tokenizer *t;
     memcpy(broken, bytes, len);
-    broken[random_next() % len] ^= (uint8_t)(1u << random_next() % 8);
+    broken[random_next(&random_state) % len] ^= (uint8_t)(1u << random_next(&random_state) % 8);
     if (tokenizer_create(broken, len, &t, NULL) == MOE_OK) {
       size_t n, text_len;
       char *text;
-      uint32_t *ids = encode(t, "abcaabc <s>x<think>ing \xff A\xcc\x81", 28, 3, &n);
+      uint32_t *ids = encode(t, "abcaabcQ <s>x<think>ing \xff A\xcc\x81", 29, 3, &n);
       assert_int_equal(tokenizer_decode(t, ids, n, false, &text, &text_len, NULL), MOE_OK);
       free(text);
       free(ids);
@@ -468,6 +580,17 @@ static void test_damaged_payloads_are_safe_to_use(void **state) {
   }
   assert_in_range(opened, 100, 4999);
   free(bytes);
+}
+
+static void test_damaged_payloads_are_safe_to_use(void **state) {
+  (void)state;
+  uint64_t len;
+  uint8_t *bytes = small_tokenizer(IMG_TOKENIZER_NFC, NULL, &len);
+  use_damaged(bytes, len);
+  bytes = small_pieces(IMG_TOKENIZER_CHAR_BPE, IMG_TOKENIZER_SPACE_PREFIX, &len);
+  use_damaged(bytes, len);
+  bytes = small_pieces(IMG_TOKENIZER_UNIGRAM, IMG_TOKENIZER_FEW_SPACES, &len);
+  use_damaged(bytes, len);
 }
 
 static void test_too_long_a_text_is_refused(void **state) {
@@ -513,6 +636,11 @@ int main(void) {
       cmocka_unit_test(test_merge_loop_against_a_plain_one),
       cmocka_unit_test(test_patterns_cut_one_after_the_other),
       cmocka_unit_test(test_normalization),
+      cmocka_unit_test(test_merges_of_characters),
+      cmocka_unit_test(test_spaces_of_pieces),
+      cmocka_unit_test(test_most_probable_pieces),
+      cmocka_unit_test(test_round_trips_of_pieces),
+      cmocka_unit_test(test_strip_flags_take_all_white_space),
       cmocka_unit_test(test_bad_pattern_is_named),
       cmocka_unit_test(test_damaged_payloads_are_safe_to_use),
       cmocka_unit_test(test_too_long_a_text_is_refused),
