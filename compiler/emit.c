@@ -73,7 +73,7 @@ static enum moe_code emit_plan(struct emit *e, struct moe_error *err) {
     uint32_t n_row = emit_sizes[i].n_row, n_select = n_row < EMIT_MAX_SELECT ? n_row : EMIT_MAX_SELECT;
     code = pass_lower(&e->plan, emit_sizes[i].kind, n_row, n_select, err);
   }
-  return code;
+  return code ? code : plan_add_carried(&e->plan, err);
 }
 
 static bool emit_hash_progress(void *context, uint64_t done, uint64_t total) {

@@ -52,6 +52,7 @@ static void emit_fill_model(struct img_manifest *m, const struct ir_graph *g) {
   emit_quantization(g->gguf, m->model_quantization, sizeof m->model_quantization);
   m->model_n_param = emit_n_param(g->gguf);
   m->model_n_layer = g->n_layer;
+  m->model_n_nextn = g->n_nextn;
   m->model_d_model = g->d_model;
   m->model_n_vocab = g->n_vocab;
   m->model_n_ctx = g->n_ctx;
@@ -77,7 +78,7 @@ static void emit_fill_needs(struct img_manifest *m, const struct plan *plan, con
   m->requires_workgroup = modules->max_workgroup;
   m->requires_shared_bytes = modules->max_shared_bytes;
   m->requires_push_bytes = modules->max_push_bytes;
-  for (uint32_t i = 0; i < plan->n_plane; i++)
+  for (uint32_t i = 0; i < plan->n_plane - plan->n_carried; i++)
     if (plan->plane[i].layout.bytes > m->requires_plane_bytes) m->requires_plane_bytes = plan->plane[i].layout.bytes;
 }
 

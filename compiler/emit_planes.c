@@ -116,7 +116,7 @@ enum moe_code emit_planes(const struct plan *plan, struct img_writer *writer, st
 
 enum moe_code emit_plane_index(struct emit_bytes *section, const struct plan *plan, struct moe_error *err) {
   struct emit_bytes names = {0};
-  struct img_planes head = {.n_plane = plan->n_plane, .plane_offset = sizeof head};
+  struct img_planes head = {.n_plane = plan->n_plane, .n_carried = plan->n_carried, .plane_offset = sizeof head};
   head.name_offset = head.plane_offset + plan->n_plane * sizeof(struct img_plane);
   emit_bytes_append(section, &head, sizeof head);
   for (uint32_t i = 0; i < plan->n_plane; i++) {

@@ -31,6 +31,7 @@ void ir_deinit(struct ir_graph *g) {
   free(g->recurrent);
   free(g->view);
   free(g->node);
+  free(g->carried);
   memset(g, 0, sizeof *g);
 }
 
@@ -113,6 +114,14 @@ enum moe_code ir_add_recurrent(struct ir_graph *g, uint64_t n, uint32_t *index, 
   g->recurrent = grown;
   g->recurrent[g->n_recurrent] = n;
   *index = g->n_recurrent++;
+  return MOE_OK;
+}
+
+enum moe_code ir_carry(struct ir_graph *g, const struct gguf_tensor *tensor, struct moe_error *err) {
+  const struct gguf_tensor **grown = realloc(g->carried, (g->n_carried + 1) * sizeof *grown);
+  if (!grown) return moe_fail(err, MOE_FAILED, "out of memory: %u tensors that are carried", g->n_carried + 1);
+  g->carried = grown;
+  g->carried[g->n_carried++] = tensor;
   return MOE_OK;
 }
 

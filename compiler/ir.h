@@ -117,6 +117,8 @@ struct ir_graph {
   uint32_t n_recurrent;
   struct ir_view **view; /* each allocated alone: nodes point to them */
   uint32_t n_view;
+  const struct gguf_tensor **carried; /* borrowed from the struct gguf: no node reads them, the image has them */
+  uint32_t n_carried, n_nextn;        /* NextN blocks that they make */
 };
 
 void ir_init(struct ir_graph *g, const struct gguf *gguf);
@@ -148,6 +150,9 @@ enum moe_code ir_add_view(struct ir_graph *g, const struct gguf_tensor *whole, u
 /* The same for elements first .. first + n - 1 of a vector (one row) of a format without blocks. */
 enum moe_code ir_add_vector_view(struct ir_graph *g, const struct gguf_tensor *whole, uint64_t first, uint64_t n,
                                  const char *suffix, const struct gguf_tensor **view, struct moe_error *err);
+
+/* Adds a tensor that the image carries without using it. */
+enum moe_code ir_carry(struct ir_graph *g, const struct gguf_tensor *tensor, struct moe_error *err);
 
 /* Prints one line a node. */
 void ir_print(const struct ir_graph *g, FILE *out);

@@ -1,5 +1,7 @@
 #include "model_blocks_impl.h"
 
+#include "nextn.h"
+
 #include <math.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -295,6 +297,27 @@ uint32_t blocks_state(struct blocks *b, uint32_t n_kv_head, uint32_t d_head, uin
   uint32_t index = 0;
   if (!b->code) b->code = ir_add_state(b->graph, &(struct ir_state){n_kv_head, d_head, d_head_value}, &index, b->err);
   return index;
+}
+
+void blocks_nextn(struct blocks *b) {
+  const char *rest;
+  struct nextn n;
+  uint32_t n_block = (uint32_t)blocks_honours(b, "nextn_predict_layers", 0);
+  if (b->code || n_block == 0) return;
+  if (n_block >= b->h.n_layer) {
+    blocks_fail(b, MOE_FAILED, "%s.nextn_predict_layers: %u of %u blocks; at least one must be the trunk's",
+                b->graph->family, n_block, b->h.n_layer);
+    return;
+  }
+  nextn_find(b->gguf, b->h.n_layer, n_block, &n);
+  for (uint64_t i = 0; i < gguf_n_tensor(b->gguf) && !b->code; i++) {
+    int64_t block = nextn_block_of(gguf_tensor(b->gguf, i)->name, &rest);
+    if (block < n.n_trunk || block >= b->h.n_layer) continue;
+    b->used[i] = true;
+    if (n.whole[block - n.n_trunk]) b->code = ir_carry(b->graph, gguf_tensor(b->gguf, i), b->err);
+  }
+  b->h.n_layer = b->graph->n_layer = n.n_trunk;
+  b->graph->n_nextn = n.n_whole;
 }
 
 /* ---- Operations ---- */

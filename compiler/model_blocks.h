@@ -102,6 +102,10 @@ int blocks_fail(struct blocks *b, enum moe_code code, const char *format, ...) _
  * Fails for values outside the row's bounds, and for a key that is no row. */
 double blocks_honours(struct blocks *b, const char *key, double fallback);
 
+/* The blocks behind the trunk, nextn_predict_layers of them (nextn.h): whole ones are carried in the image, others left
+ * out, and h.n_layer becomes the trunk's. Call it first, in families that have them. */
+void blocks_nextn(struct blocks *b);
+
 /* A layer's hyperparameters, where the file may have one a layer; 0: the layer has none of it. A family that reads
  * b->h instead is declined for files whose layers differ. */
 uint32_t blocks_n_head(struct blocks *b, int layer);

@@ -1,7 +1,7 @@
 /* model_glm4moe.c: GLM-4.5 and its successors with experts. Norms over the heads of q and k in the larger models,
  * biases on q, k and v, rotary positions over half a head; the first layers are dense, the others choose experts by
- * sigmoid and a bias that counts for the choice alone, beside a shared expert. Source: the GLM-4.5 report (arXiv
- * 2508.06471), section 2.1, and the Glm4Moe reference implementation (transformers). */
+ * sigmoid and a bias that counts for the choice alone, beside a shared expert; NextN blocks follow. Source: the GLM-4.5
+ * report (arXiv 2508.06471), section 2.1, and the Glm4Moe reference implementation (transformers). */
 #include "model_blocks.h"
 
 void model_glm4moe_build(struct blocks *b);
@@ -22,6 +22,7 @@ void model_glm4moe_build(struct blocks *b) {
                                          .weight_scale = blocks_honours(b, "expert_weights_scale", 1),
                                          .selection_bias = true,
                                          .shared = n_shared ? &shared : NULL};
+  blocks_nextn(b);
   int x = blocks_embed(b);
   for (int layer = 0; layer < (int)b->h.n_layer; layer++) {
     x = blocks_attention(b, layer, x, &attention);

@@ -8,6 +8,7 @@
 #include "family.h"
 #include "gguf_kind.h"
 #include "gguf_text.h"
+#include "nextn.h"
 #include "src_gguf.h"
 
 #include <errno.h>
@@ -227,6 +228,21 @@ static uint64_t active_weights(const struct gguf *g, const struct gguf_string *a
   return weights;
 }
 
+/* The NextN blocks behind the trunk; null where the file says nothing of such. */
+static json_t *nextn_report(const struct gguf *g, const json_t *hparams) {
+  const json_t *n_layer = json_object_get(hparams, "block_count"),
+               *n_block = json_object_get(hparams, "nextn_predict_layers");
+  json_int_t n = json_integer_value(n_block), all = json_integer_value(n_layer);
+  struct nextn found;
+  if (n <= 0 || n > NEXTN_MAX || n >= all || all > UINT32_MAX) return json_null();
+  nextn_find(g, (uint32_t)all, (uint32_t)n, &found);
+  json_t *object = json_object();
+  json_object_set_new(object, "carried", json_integer(found.n_whole));
+  json_object_set_new(object, "left_out", json_integer(found.n_partial));
+  json_object_set_new(object, "absent", json_integer(found.n_block - found.n_whole - found.n_partial));
+  return object;
+}
+
 /* What the file is and how large. */
 static void file_report(const struct gguf *g, json_t *object) {
   struct gguf_kind kind;
@@ -251,6 +267,7 @@ static void model_report(const struct gguf *g, const struct gguf_string *archite
   json_object_set_new(object, "n_ctx", json_is_integer(n_ctx) ? json_incref(n_ctx) : json_null());
   json_object_set_new(object, "n_tensor", count_value(gguf_n_tensor(g)));
   json_object_set_new(object, "hyperparameters", hparams);
+  json_object_set_new(object, "nextn", nextn_report(g, hparams));
   json_object_set_new(object, "tokenizer", tokenizer(g));
   json_object_set_new(object, "formats", formats_report(tally, n));
 }

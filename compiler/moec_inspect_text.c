@@ -67,6 +67,10 @@ static void print_model(const json_t *object, FILE *out) {
   fprintf(out, "\ncontext          ");
   print_value(json_object_get(object, "n_ctx"), out);
   fputc('\n', out);
+  value = json_object_get(object, "nextn");
+  if (!json_is_null(value))
+    fprintf(out, "NextN blocks     %d whole, carried in the image; %d in parts, left out; %d absent\n",
+            (int)integer_at(value, "carried"), (int)integer_at(value, "left_out"), (int)integer_at(value, "absent"));
   fprintf(out, "tokenizer        %s, pre %s, %d tokens, %s chat template\n", string_at(tokens, "model"),
           string_at(tokens, "pre"), (int)integer_at(tokens, "n_vocab"),
           json_is_true(json_object_get(tokens, "chat_template")) ? "a" : "no");

@@ -122,6 +122,18 @@ enum moe_code plan_add_codebooks(struct plan *plan, struct plan_operand *operand
   return MOE_OK;
 }
 
+enum moe_code plan_add_carried(struct plan *plan, struct moe_error *err) {
+  uint32_t before = plan->n_plane;
+  struct plan_operand operand;
+  enum moe_code code = MOE_OK;
+  for (uint32_t i = 0; i < plan->graph->n_carried && !code; i++) {
+    const struct gguf_tensor *t = plan->graph->carried[i];
+    code = plan_add_plane(plan, t, t->n_dim == 1, &operand, err);
+  }
+  plan->n_carried = plan->n_plane - before;
+  return code;
+}
+
 enum moe_code plan_add_op(struct plan_template *t, const struct plan_op *op, struct moe_error *err) {
   if (t->n_op == t->capacity) {
     uint32_t capacity = t->capacity ? 2 * t->capacity : 256;

@@ -67,6 +67,7 @@ struct plan {
   uint64_t *recurrent_offset; /* by recurrent state: where it begins in a block */
   struct plan_plane *plane;
   uint32_t n_plane, plane_capacity;
+  uint32_t n_carried; /* the last planes, which no template reads: plan_add_carried */
   uint64_t planes_bytes;
   uint8_t *table; /* the section TABLES */
   uint64_t table_bytes;
@@ -93,6 +94,9 @@ enum moe_code plan_add_plane(struct plan *plan, const struct gguf_tensor *tensor
 
 /* The operand of the table of codebooks (codebooks.h), which goes into TABLES when it is first asked for. */
 enum moe_code plan_add_codebooks(struct plan *plan, struct plan_operand *operand, struct moe_error *err);
+
+/* Planes of the graph's carried tensors, behind all that templates read: call it after the last pass_lower. */
+enum moe_code plan_add_carried(struct plan *plan, struct moe_error *err);
 
 /* Appends a copy of *op. */
 enum moe_code plan_add_op(struct plan_template *t, const struct plan_op *op, struct moe_error *err);

@@ -90,7 +90,9 @@ enum moe_code img_check_planes(const void *section, uint64_t bytes, uint64_t pla
   if (!section || bytes < sizeof *head) FAIL("PLANE_INDEX: %llu bytes, too short", (ull)bytes);
   TRY(check_array("PLANE_INDEX: planes", head->plane_offset, head->n_plane, sizeof(struct img_plane), bytes, err));
   TRY(check_names("PLANE_INDEX", section, head->name_offset, head->name_bytes, bytes, err));
+  if (head->n_carried > head->n_plane) FAIL("PLANE_INDEX: n_carried %u of %u planes", head->n_carried, head->n_plane);
   view->n_plane = head->n_plane;
+  view->n_carried = head->n_carried;
   view->plane = (const void *)((const uint8_t *)section + head->plane_offset);
   view->name = (const char *)section + head->name_offset;
   uint64_t end = 0;
@@ -129,7 +131,7 @@ static enum moe_code check_extent(const struct checker *c, uint32_t inst, const 
 
 /* Whether [offset, +bytes) of WEIGHTS lies in one plane: a loader may put the next one into another buffer. */
 static bool check_in_plane(const struct img_planes_view *planes, uint64_t offset, uint64_t bytes) {
-  uint32_t low = 0, high = planes->n_plane; /* the last plane that starts at or before the offset */
+  uint32_t low = 0, high = planes->n_plane - planes->n_carried; /* the last plane that starts at or before the offset */
   while (high - low > 1) {
     uint32_t middle = low + (high - low) / 2;
     if (planes->plane[middle].offset <= offset)
@@ -137,7 +139,7 @@ static bool check_in_plane(const struct img_planes_view *planes, uint64_t offset
     else
       high = middle;
   }
-  if (!planes->n_plane || planes->plane[low].offset > offset) return false;
+  if (planes->n_plane == planes->n_carried || planes->plane[low].offset > offset) return false;
   return moe_inside(offset - planes->plane[low].offset, bytes, planes->plane[low].bytes);
 }
 
@@ -335,6 +337,8 @@ enum moe_code img_check(const struct img *img, struct img_view *view, struct moe
   TRY(img_check_modules(section, bytes, &view->modules, err));
   section = img_section_data(img, IMG_SECTION_PLANE_INDEX, &bytes);
   TRY(img_check_planes(section, bytes, view->planes_bytes, &view->planes, err));
+  if (view->planes.n_carried)
+    view->planes_bytes = view->planes.plane[view->planes.n_plane - view->planes.n_carried].offset;
   uint64_t limits[IMG_N_ARENA] = {
       [IMG_ARENA_WEIGHTS] = view->planes_bytes,
       [IMG_ARENA_TABLES] = view->tables_bytes,

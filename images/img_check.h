@@ -38,7 +38,7 @@ struct img_templates_view {
 struct img_planes_view {
   const struct img_plane *plane;
   const char *name;
-  uint32_t n_plane;
+  uint32_t n_plane, n_carried; /* the last n_carried are not loaded */
 };
 
 struct img_view {
@@ -46,7 +46,8 @@ struct img_view {
   struct img_modules_view modules;
   struct img_templates_view templates;
   struct img_planes_view planes;
-  uint64_t planes_bytes, tables_bytes;
+  uint64_t planes_bytes; /* of WEIGHTS: without the carried planes */
+  uint64_t tables_bytes;
 };
 
 /* Checks MANIFEST, MODULES, TEMPLATES, PLANE_INDEX, PLANES, TABLES of an opened image and fills view. Errors:

@@ -180,7 +180,7 @@ struct img_plane {
   uint64_t n_in, n_out, n_mat; /* columns, rows, matrices (experts) */
 };
 struct img_planes {
-  uint32_t n_plane, reserved;
+  uint32_t n_plane, n_carried; /* the last n_carried are used by no template: a loader leaves them in the file */
   uint64_t plane_offset, name_offset, name_bytes;
 };
 

@@ -128,7 +128,8 @@ void img_print_templates(const struct img_view *view, FILE *out) {
 void img_print_planes(const struct img_planes_view *planes, FILE *out) {
   for (uint32_t i = 0; i < planes->n_plane; i++) {
     const struct img_plane *p = &planes->plane[i];
-    fprintf(out, "plane %4u  %12" PRIu64 " +%-12" PRIu64 " type %2u  %" PRIu64 " x %" PRIu64 " x %" PRIu64 "  %s\n", i,
-            p->offset, p->bytes, p->format, p->n_in, p->n_out, p->n_mat, planes->name + p->name_offset);
+    fprintf(out, "plane %4u  %12" PRIu64 " +%-12" PRIu64 " type %2u  %" PRIu64 " x %" PRIu64 " x %" PRIu64 "  %s%s\n",
+            i, p->offset, p->bytes, p->format, p->n_in, p->n_out, p->n_mat, planes->name + p->name_offset,
+            i < planes->n_plane - planes->n_carried ? "" : " (carried)");
   }
 }

@@ -11,10 +11,11 @@ enum moe_code arenas_cut(const struct img_planes_view *planes, uint64_t planes_b
                          struct arena_slab *slab, uint32_t *n_slab, struct moe_error *err) {
   uint32_t n = 0;
   memset(&slab[0], 0, sizeof slab[0]);
-  for (uint32_t i = 0; i < planes->n_plane; i++) {
+  uint32_t n_plane = planes->n_plane - planes->n_carried;
+  for (uint32_t i = 0; i < n_plane; i++) {
     uint64_t start = planes->plane[i].offset;
     /* what follows a plane up to the next one (its padding) stays with it */
-    uint64_t end = i + 1 < planes->n_plane ? planes->plane[i + 1].offset : planes_bytes;
+    uint64_t end = i + 1 < n_plane ? planes->plane[i + 1].offset : planes_bytes;
     if (end - start > max_bytes)
       return moe_fail(err, MOE_DECLINED, "plane[%u] %s: %llu bytes; the device allocates at most %llu at once", i,
                       planes->name + planes->plane[i].name_offset, (ull)(end - start), (ull)max_bytes);

@@ -33,6 +33,10 @@ SHARED = "ffn_gate_shexp.weight d s, ffn_up_shexp.weight d s, ffn_down_shexp.wei
 FUSED_ATTENTION = "attn_norm.weight d, attn_qkv.weight d qkv, attn_output.weight h d"
 NEXTN = "nextn.eh_proj.weight 128 d, nextn.enorm.weight d, nextn.hnorm.weight d, layer_output_norm.weight d"
 
+NEXTN_GLM = "nextn.eh_proj.weight 128 d, nextn.enorm.weight d, nextn.hnorm.weight d, nextn.shared_head_norm.weight d"
+DENSE_GLM, EXPERTS_GLM = DENSE.replace("ffn_norm", "post_attention_norm"), EXPERTS.replace("ffn_norm", "post_attention_norm")
+GLM4MOE = ATTENTION, QKV_BIAS, QK_NORM, EXPERTS_GLM, BIASED_CHOICE, SHARED
+
 MOE = {"expert_count": 8, "expert_used_count": 3, "expert_feed_forward_length": 32}
 LEAD = {"leading_dense_block_count": 1}
 GRANITE = {"embedding_scale": 1.5, "residual_scale": 0.75, "attention.scale": 0.25, "logit_scale": 0.8}
@@ -115,6 +119,10 @@ FAMILIES = {
                          EXPERTS, h=128, k=64, e=40, seed=4),
     "dots1": family("dots1", MOE | LEAD | {"expert_gating_func": 2, "expert_weights_norm": True, "expert_weights_scale": 2.5, "expert_shared_count": 2},
                     HEAD, ATTENTION, QK_NORM, EXPERTS, BIASED_CHOICE, SHARED, per_layer={0: (ATTENTION, QK_NORM, DENSE)}, k=64, s=64, seed=2),
+    # the last block is a NextN block: whole here; test_nextn.py takes it apart
+    "glm4moe": family("glm4moe", MOE | LEAD | {"expert_gating_func": 2, "expert_weights_norm": True, "expert_weights_scale": 1.5, "expert_shared_count": 2,
+                      "nextn_predict_layers": 1, "rope.dimension_count": 16}, HEAD, *GLM4MOE, per_layer={0: (ATTENTION, QKV_BIAS, QK_NORM, DENSE_GLM),
+                      3: (*GLM4MOE, NEXTN_GLM)}, layers=4, k=64, s=64, seed=2),
     "ernie4_5": family("ernie4_5", {}, HEAD_TIED, ATTENTION, DENSE, h=128, k=64, seed=10),
     "ernie4_5-moe": family("ernie4_5-moe", MOE | LEAD | {"interleave_moe_layer_step": 1, "expert_shared_feed_forward_length": 64}, HEAD_TIED,
                            ATTENTION, EXPERTS, BIASED_CHOICE, SHARED, per_layer={0: (ATTENTION, DENSE)}, h=128, k=64, s=64, seed=2),

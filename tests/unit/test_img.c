@@ -138,6 +138,8 @@ BROKEN(tuning_workgroup, s->module[0].tuning[0].spec[0] = 2000)
 BROKEN(plane_overlap, s->plane[1].offset = 256)
 BROKEN(plane_past, s->plane[1].bytes = 513)
 BROKEN(plane_name, s->plane[1].name_offset = 13)
+BROKEN(carried_count, s->planes.n_carried = 3)
+BROKEN(carried_read, s->planes.n_carried = 1)
 
 static const struct broken broken[] = {
     {"inst[0].module 2, there are 2", module_index},
@@ -187,6 +189,8 @@ static const struct broken broken[] = {
     {"plane[1] second: [256, +512)", plane_overlap},
     {"plane[1] second: [512, +513) is not aligned, out of order, or leaves PLANES of 1024 bytes", plane_past},
     {"plane[1].name_offset 13", plane_name},
+    {"n_carried 3 of 2 planes", carried_count},
+    {"leaves arena 0 of 512 bytes", carried_read},
 };
 
 static void test_broken(void **state) {

@@ -176,6 +176,10 @@ static void test_slabs_are_cut_at_planes(void **state) {
   struct moe_error err = {0};
   assert_int_equal(arenas_cut(&view, 2816, 1000, slab, &n, &err), MOE_DECLINED);
   assert_non_null(strstr(err.message, "plane[1] weights: 1024 bytes; the device allocates at most 1000"));
+  const struct img_planes_view carried = {.plane = plane, .name = "weights", .n_plane = 5, .n_carried = 2};
+  assert_int_equal(arenas_cut(&carried, 1536, 1300, slab, &n, NULL), MOE_OK);
+  assert_int_equal(n, 2);
+  assert_int_equal(slab[1].bytes, 256);
   const struct img_planes_view none = {.n_plane = 0};
   assert_int_equal(arenas_cut(&none, 0, 1000, slab, &n, NULL), MOE_OK);
   assert_int_equal(n, 0);
