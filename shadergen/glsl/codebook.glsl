@@ -8,12 +8,16 @@
 #define CODEBOOK_FORMAT(NUMBER, NAME)
 #include "codebooks.def"
 
-/* <name>_stage() and <name>_entry(i). */
+/* <name>_stage() and <name>_entry(i). A grid starts at a multiple of 16 bytes. */
 #define CODEBOOK_OF(NAME)                                                                                              \
   shared uint NAME##_words[NAME##_COUNT / 2];                                                                          \
   void NAME##_stage() {                                                                                                \
-    if (!NARROW)                                                                                                       \
-      for (uint i = TID; i < NAME##_COUNT / 2; i += WG) NAME##_words[i] = ld_codebook_uint(2 * NAME##_FIRST + 4 * i);  \
+    if (NARROW) return;                                                                                                \
+    for (uint i = TID; i < NAME##_COUNT / 8; i += WG) {                                                                \
+      uvec4 w = ld_codebook_uvec4(2 * NAME##_FIRST + 16 * i);                                                          \
+      NAME##_words[4 * i] = w.x, NAME##_words[4 * i + 1] = w.y;                                                        \
+      NAME##_words[4 * i + 2] = w.z, NAME##_words[4 * i + 3] = w.w;                                                    \
+    }                                                                                                                  \
   }                                                                                                                    \
   uint NAME##_entry(uint i) {                                                                                          \
     uint pair = NARROW ? ld_codebook_uint(2 * NAME##_FIRST + 2 * (i & ~1u)) : NAME##_words[i >> 1];                    \
