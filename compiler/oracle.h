@@ -33,8 +33,9 @@ struct oracle_result {
   struct oracle_top *top; /* [n_id][n_top], most likely first, ties by lower id */
   uint32_t n_top;
   /* [n_prompt + n_id - 1], one a position that was computed: the smallest difference, over the layers, between the
-   * router logits of the last chosen expert and of the best one that was not chosen; INFINITY without routers. The
-   * token ids[i] comes from position n_prompt - 1 + i. */
+   * scores (logits, or p and bias: ir_ops.def) of the last chosen expert and of the best one that was not chosen, and
+   * those of the last kept group and the next; INFINITY without routers. The token ids[i] comes from position
+   * n_prompt - 1 + i. */
   double *margin;
   uint32_t n_margin;
   double prompt_ms, predict_ms;

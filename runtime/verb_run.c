@@ -190,7 +190,7 @@ static json_t *run_text_json(const struct run *run, const struct run_job *job) {
         i < job->n_id ? tokenizer_stream_add(&stream, run->tokenizer, (uint32_t)job->ids[i], true, &text, &length, NULL)
                       : tokenizer_stream_finish(&stream, &text, &length, NULL);
     if (code || !length) continue;
-    json_t *joined = json_pack("s+%", json_string_value(parts), text, length);
+    json_t *joined = json_pack("s%+%", json_string_value(parts), json_string_length(parts), text, length);
     json_decref(parts);
     parts = joined;
   }

@@ -117,6 +117,8 @@ FAMILIES = {
     # 40 experts: no power of two
     "granitemoe": family("granitemoe", GRANITE | MOE | {"feed_forward_length": 32, "expert_count": 40, "expert_used_count": 5}, HEAD_TIED, ATTENTION,
                          EXPERTS, h=128, k=64, e=40, seed=4),
+    "deepseek": family("deepseek", MOE | LEAD | {"expert_weights_scale": 1.5, "expert_shared_count": 2}, HEAD, ATTENTION, EXPERTS, SHARED,
+                       per_layer={0: (ATTENTION, DENSE)}, k=64, s=64, seed=8),
     "dots1": family("dots1", MOE | LEAD | {"expert_gating_func": 2, "expert_weights_norm": True, "expert_weights_scale": 2.5, "expert_shared_count": 2},
                     HEAD, ATTENTION, QK_NORM, EXPERTS, BIASED_CHOICE, SHARED, per_layer={0: (ATTENTION, QK_NORM, DENSE)}, k=64, s=64, seed=2),
     # the last block is a NextN block: whole here; test_nextn.py takes it apart
