@@ -12,7 +12,9 @@ bool blocks_is_local(struct blocks *b, int layer, uint32_t period) {
   char name[192];
   struct gguf_array flags;
   blocks_key(b, "attention.sliding_window_pattern", name, sizeof name);
-  if (b->code || blocks_window(b) == 0) return false;
+  b->window_asked = true;
+  /* A window as long as the context hides nothing, but its layers keep what else they have of their own. */
+  if (b->code || b->h.window == 0) return false;
   if (gguf_has(b->gguf, name) && !gguf_get_array(b->gguf, name, &flags, NULL)) {
     if (flags.type != GGUF_BOOL && flags.type != GGUF_I32 && flags.type != GGUF_U32)
       blocks_fail(b, MOE_FAILED, "%s: an array of %s; allowed: bools or integers", name, gguf_type_name(flags.type));

@@ -13,6 +13,30 @@
 #define BLOCKS_MIN_ROPE_FACTOR 0.25 /* a pair turns less than once from one position to the next */
 #define BLOCKS_PI 3.14159265358979323846
 
+/* Rotations in sections over the parts of an image: text has the same position in the first three, and 0 in the fourth
+ * (llama.cpp, llama-graph.cpp), whose pairs would not turn. The sections are the pairs, all of them. */
+static void blocks_check_sections(struct blocks *b) {
+  char name[192];
+  struct gguf_array a;
+  int64_t sum = 0;
+  if (b->code || !gguf_has(b->gguf, blocks_key(b, "rope.dimension_sections", name, sizeof name))) return;
+  b->code = gguf_get_array_of(b->gguf, name, GGUF_I64, &a, b->err);
+  if (!b->code && a.count != 3 && a.count != 4)
+    blocks_fail(b, MOE_FAILED, "%s: %llu sections; allowed: 3 or 4", name, (unsigned long long)a.count);
+  for (uint64_t i = 0; !b->code && i < a.count; i++) {
+    int64_t n = gguf_array_i64(&a, i);
+    if (n < 0 || n > b->h.n_rot / 2)
+      blocks_fail(b, MOE_FAILED, "%s[%llu]: %lld pairs; allowed: 0 to %u", name, (unsigned long long)i, (long long)n,
+                  b->h.n_rot / 2);
+    else if (i == 3 && n != 0)
+      blocks_fail(b, MOE_DECLINED, "%s[3]: %lld pairs that text does not turn; moec has models without them", name,
+                  (long long)n);
+    sum += n;
+  }
+  if (!b->code && sum != b->h.n_rot / 2)
+    blocks_fail(b, MOE_FAILED, "%s: %lld pairs in all; %u are rotated", name, (long long)sum, b->h.n_rot / 2);
+}
+
 /* As in llama.cpp, a factor without a type is linear, 0 is no scaling, and rope.scale_linear is the factor's older
  * name. */
 void blocks_read_rope(struct blocks *b) {
@@ -35,6 +59,7 @@ void blocks_read_rope(struct blocks *b) {
     blocks_fail(b, MOE_FAILED, "%s.rope.scaling.factor: %g; allowed: 0 for none, or %g to 1e+06", b->graph->family,
                 b->h.rope_factor, BLOCKS_MIN_ROPE_FACTOR);
   if (b->h.n_ctx_original == 0) b->h.n_ctx_original = b->h.n_ctx;
+  blocks_check_sections(b);
 }
 
 const struct gguf_tensor *blocks_rope_factors(struct blocks *b, uint32_t n_rot) {

@@ -120,7 +120,7 @@ double blocks_honours(struct blocks *b, const char *key, double fallback) {
     if (strcmp(o->key, key)) continue;
     b->honoured[i] = true;
     if (!blocks_option_value(b, key, name, &value) || (value >= o->min && value <= o->max)) return value;
-    blocks_fail(b, MOE_FAILED, "%s: %g; allowed: %g to %g", name, value, o->min, o->max);
+    blocks_fail(b, MOE_FAILED, "%s: %.10g; allowed: %g to %g", name, value, o->min, o->max);
     return fallback;
   }
   blocks_fail(b, MOE_FAILED, "%s: no row HPARAM_OPTION has this key", key);
@@ -135,8 +135,8 @@ static void blocks_check_options(struct blocks *b) {
     const struct blocks_option *o = &blocks_options[i];
     if (b->honoured[i] || !blocks_option_value(b, o->key, name, &value)) continue;
     if (value != o->neutral[0] && value != o->neutral[1])
-      blocks_fail(b, MOE_DECLINED, "%s: %g changes what the model computes, and %s does not have it here", name, value,
-                  b->graph->family);
+      blocks_fail(b, MOE_DECLINED, "%s: %.10g changes what the model computes, and %s does not have it here", name,
+                  value, b->graph->family);
   }
 }
 

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Hyperparameters that differ from layer to layer (arrays of head counts and feed-forward lengths): a model whose middle layer is narrower gives the
 same numbers as one whose layers are alike and whose middle layer has zeros there instead; and arrays of equal numbers are as good as one number.
+A sliding window as long as the context hides nothing, but its layers keep the rotation that is theirs.
 
 Owns: the pairs of models. Does not own: weights and files (tiny_models.py), bars (golden_bars.py)."""
 import os
@@ -77,5 +78,17 @@ def main(folder):
         print(f"narrow: image, windows of {window}: largest difference {max(errors):.2g}")
 
 
+def windows(folder):
+    """gemma3's local layers have a rope of their own, also where their window is as long as the context or longer."""
+    row, answers = tiny_models.FAMILIES["gemma3"], []
+    for window in (tiny_models.N_CTX - 1, tiny_models.N_CTX, 2**31):
+        tiny_models.FAMILIES["window"] = {**row, "keys": {**row["keys"], "attention.sliding_window": window}}
+        path = pathlib.Path(folder, "window.gguf")
+        path.write_bytes(tiny_models.gguf("window"))
+        answers.append(golden_bars.oracle(MOEC, path, list(b"What is the best of three?"), 4)["logprobs"])
+    assert answers[0] == answers[1] == answers[2], "a window that hides nothing changes the model"
+
+
 with tempfile.TemporaryDirectory(dir=os.environ["BUILD_DIR"]) as folder:
     main(folder)
+    windows(folder)
