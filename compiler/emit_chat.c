@@ -20,10 +20,12 @@ static const char chatml[] =
 
 struct span {
   const char *member, *open, *close, *syntax, *needle;
+  bool by_needle; /* alone */
 };
 
 static const struct span spans[] = {
-#define CHAT_SPAN(member, open, close, syntax, needle) {member, open, close, syntax, needle},
+#define CHAT_SPAN(member, open, close, syntax, needle) {member, open, close, syntax, needle, false},
+#define CHAT_SPAN_BY(member, open, close, syntax, needle) {member, open, close, syntax, needle, true},
 #include "chat_grammars.def"
 };
 
@@ -31,7 +33,8 @@ static bool mentions(const char *text, uint64_t len, const char *needle) {
   return !needle || memmem(text, len, needle, strlen(needle)) != NULL;
 }
 
-/* Writes the grammar object of a template into out and returns its length. */
+/* Writes the grammar object of a template into out and returns its length. The room is enough for the longest row of
+ * each member; a test writes them all. */
 static uint64_t write_grammar(const char *template_text, uint64_t len, char *out, size_t size) {
   size_t at = 0;
   const char *done = NULL;
@@ -39,9 +42,8 @@ static uint64_t write_grammar(const char *template_text, uint64_t len, char *out
   for (size_t i = 0; i < sizeof spans / sizeof *spans; i++) {
     const struct span *s = &spans[i];
     if (done && strcmp(done, s->member) == 0) continue;
-    if (!mentions(template_text, len, s->open) || !mentions(template_text, len, s->close) ||
-        !mentions(template_text, len, s->needle))
-      continue;
+    if (!mentions(template_text, len, s->needle)) continue;
+    if (!s->by_needle && (!mentions(template_text, len, s->open) || !mentions(template_text, len, s->close))) continue;
     at += (size_t)snprintf(out + at, size - at, "%s\"%s\":{\"open\":\"%s\",\"close\":\"%s\"", done ? "," : "",
                            s->member, s->open, s->close);
     if (s->syntax) at += (size_t)snprintf(out + at, size - at, ",\"syntax\":\"%s\"", s->syntax);
@@ -65,7 +67,7 @@ static const char *token_text(const struct img_tokenizer *t, uint32_t id, uint64
 
 enum moe_code emit_chat(const struct gguf *g, const struct img_tokenizer *t, uint8_t **bytes, uint64_t *len,
                         struct moe_error *err) {
-  char grammar[512];
+  char grammar[1024];
   struct img_chat chat = {.origin = IMG_CHAT_NONE, .template_text = "", .grammar = grammar};
   struct gguf_string own = {"", 0};
   if (gguf_has(g, "tokenizer.chat_template")) {

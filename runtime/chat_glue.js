@@ -39,6 +39,9 @@
     if (!isObject(message)) throw new Error(`${where}: must be an object`);
     if (typeof message.role !== "string") throw new Error(`${where}.role: must be a string`);
     const result = { ...message, content: textOf(message.content, where) };
+    // gpt-oss's template reads the reasoning of earlier answers by this name.
+    if (typeof message.reasoning_content === "string" && result.thinking === undefined)
+      result.thinking = message.reasoning_content;
     if (message.tool_calls === null || message.tool_calls === undefined) {
       delete result.tool_calls;
     } else {

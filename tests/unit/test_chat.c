@@ -114,6 +114,11 @@ static void test_messages_become_what_templates_read(void **state) {
               "[{\"role\":\"assistant\",\"tool_calls\":[{\"function\":{\"name\":\"f\",\"arguments\":\"{oops\"}}]}]",
               "{oops");
   expect_once("{{ messages[0].tool_calls is defined }}", "[{\"role\":\"assistant\",\"tool_calls\":null}]", "false");
+  expect_once("{{ messages[0].thinking }}|{{ messages[0].reasoning_content }}",
+              "[{\"role\":\"assistant\",\"content\":\"2\",\"reasoning_content\":\"1+1\"}]", "1+1|1+1");
+  expect_once("{{ messages[0].thinking }}{{ messages[1].thinking is defined }}",
+              "[{\"role\":\"assistant\",\"thinking\":\"a\",\"reasoning_content\":\"b\"},{\"role\":\"user\"}]",
+              "afalse");
   expect_once("{{ messages[0].name }}{{ messages[0].content == '' }}", "[{\"role\":\"user\",\"name\":\"n\"}]", "ntrue");
   expect_once("{% for m in messages %}\n  {% if true %}\nx\n  {% endif %}\n{% endfor %}", "[{\"role\":\"u\"}]", "x\n");
   expect_once("{{ messages[0] | tojson(indent=2) }}", "[{\"role\":\"u\"}]",

@@ -9,11 +9,35 @@
 #include <string.h>
 
 #include <cmocka.h>
+#include <jansson.h>
 
 #include "emit_chat.h"
 #include "emit_tokenizer.h"
 #include "gguf_maker.h"
 #include "src_gguf.h"
+
+/* A template that mentions everything still fits the room for the grammar. */
+static void test_longest_grammar_fits(void **state) {
+  (void)state;
+  static const char *const members[] = {"reasoning", "content", "tool_calls"};
+  size_t longest[3] = {0}, sum = 0;
+#define CHAT_SPAN(member, open, close, syntax, needle) {member, sizeof open + sizeof close + 16},
+#define CHAT_SPAN_BY CHAT_SPAN
+  static const struct {
+    const char *member;
+    size_t bytes;
+  } rows[] = {
+#include "chat_grammars.def"
+  };
+  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+    for (size_t k = 0; k < 3; k++)
+      if (strcmp(rows[i].member, members[k]) == 0 && rows[i].bytes > longest[k]) longest[k] = rows[i].bytes;
+  for (size_t k = 0; k < 3; k++) {
+    assert_true(longest[k] > 0);
+    sum += longest[k] + 64; /* names of members and punctuation */
+  }
+  assert_in_range(sum, 1, 1000);
+}
 
 /* A small model file; a member that is left out is not written, or as said. */
 struct keys {
@@ -407,6 +431,63 @@ static void test_template_and_grammar(void **state) {
   free(expect_chat(&bare, IMG_CHAT_NONE, "{}", &chat));
 }
 
+#define SPAN(open, close) "{\"open\":\"" open "\",\"close\":\"" close "\"}"
+#define CALLS(open, close, syntax)                                                                                     \
+  "\"tool_calls\":{\"open\":\"" open "\",\"close\":\"" close "\",\"syntax\":\"" syntax "\"}"
+#define THINK "\"reasoning\":" SPAN("<think>", "</think>")
+
+static void test_grammars_of_families(void **state) {
+  (void)state;
+  static const struct {
+    const char *template_text, *grammar;
+  } cases[] = {
+      {"<think> </think> <tool_call> </tool_call> <arg_key>",
+       "{" THINK "," CALLS("<tool_call>", "</tool_call>", "glm") "}"},
+      {"split('</think>')", "{" THINK "}"},
+      {"<|channel|>analysis<|message|> <|channel|>final<|message|> <|channel|>commentary",
+       "{\"reasoning\":" SPAN("<|channel|>analysis<|message|>", "<|end|>") ",\"content\":" SPAN(
+           "<|channel|>final<|message|>", "<|return|>") "," CALLS("<|channel|>commentary", "<|call|>", "harmony") "}"},
+      {"<|channel>thought <|tool_call>", "{\"reasoning\":" SPAN("<|channel>thought\\n", "<channel|>") "," CALLS(
+                                             "<|tool_call>", "<tool_call|>", "gemma") "}"},
+      {"</think> <think> <answer> </answer> <tool_calls> </tool_calls>",
+       "{" THINK
+       ",\"content\":" SPAN("<answer>", "</answer>") "," CALLS("<tool_calls>", "</tool_calls>", "json_array") "}"},
+      {"<answer> </answer>", "{}"},
+      {"[TOOL_CALLS] [ARGS] [THINK] [/THINK]",
+       "{\"reasoning\":" SPAN("[THINK]", "[/THINK]") "," CALLS("[TOOL_CALLS]", "", "mistral") "}"},
+      {"[TOOL_CALLS]", "{" CALLS("[TOOL_CALLS]", "", "json_array") "}"},
+      {"<|tool_call|>", "{" CALLS("<|tool_call|>", "", "json_array") "}"},
+      {"{\"name\": function name, \"parameters\": dictionary of argument name and its value}",
+       "{" CALLS("{", "", "json_parameters") "}"},
+      {"<\xef\xbd\x9ctool\xe2\x96\x81"
+       "calls\xe2\x96\x81"
+       "begin\xef\xbd\x9c> ```json <\xef\xbd\x9ctool\xe2\x96\x81"
+       "calls\xe2\x96\x81"
+       "end\xef\xbd\x9c>",
+       "{" CALLS("<\xef\xbd\x9ctool\xe2\x96\x81"
+                 "calls\xe2\x96\x81"
+                 "begin\xef\xbd\x9c>",
+                 "<\xef\xbd\x9ctool\xe2\x96\x81"
+                 "calls\xe2\x96\x81"
+                 "end\xef\xbd\x9c>",
+                 "deepseek_fenced") "}"},
+      {"<|tool_calls_section_begin|><|tool_calls_section_end|>",
+       "{" CALLS("<|tool_calls_section_begin|>", "<|tool_calls_section_end|>", "kimi") "}"},
+      {"<minimax:tool_call></minimax:tool_call>",
+       "{" CALLS("<minimax:tool_call>", "</minimax:tool_call>", "invoke") "}"},
+  };
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    struct keys k = good;
+    struct img_chat chat;
+    k.chat_template = cases[i].template_text;
+    uint8_t *bytes = expect_chat(&k, IMG_CHAT_MODEL, cases[i].grammar, &chat);
+    json_t *parsed = json_loads(chat.grammar, 0, NULL);
+    assert_true(json_is_object(parsed));
+    json_decref(parsed);
+    free(bytes);
+  }
+}
+
 static void test_embedded_model_is_deterministic(void **state) {
   (void)state;
   char path[512];
@@ -439,6 +520,8 @@ int main(void) {
       cmocka_unit_test(test_useless_merges_are_passed_over),
       cmocka_unit_test(test_end_tokens_are_known_by_their_text),
       cmocka_unit_test(test_template_and_grammar),
+      cmocka_unit_test(test_grammars_of_families),
+      cmocka_unit_test(test_longest_grammar_fits),
       cmocka_unit_test(test_embedded_model_is_deterministic),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
