@@ -56,6 +56,8 @@ enum moe_code plan_init(struct plan *plan, const struct ir_graph *graph, bool kv
     plan->state_offset[i] = plan->page_bytes;
     plan->page_bytes += ((uint64_t)s->d_head + s->d_head_value) * s->n_kv_head * PLAN_PAGE_TOK * (kv_f32 ? 4 : 2);
   }
+  if (plan->page_bytes == 0)
+    return moe_fail(err, MOE_DECLINED, "no layer attends: moec compiles models that have keys and values");
   if (plan->page_bytes > INT32_MAX)
     return moe_fail(err, MOE_DECLINED, "a state page of %d tokens has %llu bytes; kernels address at most 2147483647",
                     PLAN_PAGE_TOK, (unsigned long long)plan->page_bytes);
