@@ -7,6 +7,7 @@
 void model_qwen35moe_build(struct blocks *b);
 
 void model_qwen35moe_build(struct blocks *b) {
+  blocks_nextn(b);
   const struct blocks_attention attention = {
       .qk_norm = BLOCKS_NORM_HEADS, .pairs = IR_ROPE_HALVES, .output_gate = true};
   const struct blocks_delta delta = {.tiled = true};

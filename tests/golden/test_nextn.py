@@ -1,5 +1,6 @@
 """A model with a NextN block behind its trunk: whole, in parts, or absent, the trunk computes the same; a whole block's planes are in the image,
-bit for bit, and are not loaded; the manifest and `moec inspect` say so. Its golden is tiny-glm4moe.json (test_tiny.py)."""
+bit for bit, and are not loaded; the manifest and `moec inspect` say so. Its golden is tiny-glm4moe.json (test_tiny.py). A hybrid (tiny-qwen35moe.json)
+with such a block behind its recurrent layers computes as without."""
 import json
 import os
 import pathlib
@@ -60,8 +61,20 @@ def check(variant, texts, counts, folder):
     return oracle["ids"], oracle["logprobs"], answer["ids"], answer["logprobs"]
 
 
+def check_hybrid(folder):
+    row = tiny_models.FAMILIES["qwen35moe"]
+    attends = row["per_layer"][1]
+    tiny_models.FAMILIES["hybrid"] = {**row, "layers": row["layers"] + 1, "keys": {**row["keys"], "nextn_predict_layers": 1},
+                                      "per_layer": {1: attends, row["layers"]: [*attends, tiny_models.NEXTN_GLM]}}
+    model = folder / "hybrid.gguf"
+    model.write_bytes(tiny_models.gguf("hybrid"))
+    for sample in json.loads((pathlib.Path(__file__).parent / "tiny-qwen35moe.json").read_text())["samples"]:
+        assert golden_bars.oracle(MOEC, model, sample["prompt_ids"], len(sample["ids"]))["ids"] == sample["ids"], "the hybrid's trunk"
+
+
 folder = pathlib.Path(os.environ["BUILD_DIR"], "tests-nextn")
 folder.mkdir(exist_ok=True)
+check_hybrid(folder)
 answers = {v: check(v, texts, counts, folder) for v, (texts, counts) in VARIANTS.items()}
 whole = answers["whole"]
 assert whole[0] == SAMPLE["ids"] == whole[2], "the trunk's tokens"
