@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Makes the goldens of tiny_models.py with llama.cpp: `tiny_goldens.py LLAMA_SERVER [--port N] [FAMILY ...]` writes tiny-FAMILY.json beside this
+"""Makes the goldens of tiny_models.py with llama.cpp: `tiny_goldens.py LLAMA_SERVER [FAMILY ...]` writes tiny-FAMILY.json beside this
 file for each family that has none. LLAMA_SERVER: the program, or "RUNNER llama-server".
 
 On the CPU, over the file's own values as F32, with F32 keys and values, no flash attention, temperature 0: float arithmetic all through, so that what
@@ -9,6 +9,7 @@ import json
 import pathlib
 import random
 import shlex
+import socket
 import subprocess
 import sys
 import tempfile
@@ -45,8 +46,14 @@ def wait_for(server, port):
     sys.exit("the server does not answer after 30 s")
 
 
-def make(server_command, port, name, out):
-    samples = []
+def free_port():
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
+
+
+def make(server_command, name, out):
+    samples, port = [], free_port()
     with tempfile.TemporaryDirectory() as folder:
         file = pathlib.Path(folder, "model.gguf")
         file.write_bytes(tiny_models.gguf(name, f32=True))
@@ -76,11 +83,6 @@ def make(server_command, port, name, out):
 
 
 def main(arguments):
-    port = 8190
-    if "--port" in arguments:
-        at = arguments.index("--port")
-        port = int(arguments[at + 1])
-        del arguments[at:at + 2]
     if not arguments:
         sys.exit(__doc__)
     for name in arguments[1:] or tiny_models.FAMILIES:
@@ -88,7 +90,7 @@ def main(arguments):
         if out.exists():
             print(f"{out.name}: is there, left as it is")
         else:
-            make(shlex.split(arguments[0]), port, name, out)
+            make(shlex.split(arguments[0]), name, out)
 
 
 if __name__ == "__main__":

@@ -112,6 +112,13 @@ FAMILIES = {
                              seed=1, h=128, c=64, cr=96, hq=256, hv=128, s=32, e=4),
     "llama": family("llama", {"rope.dimension_count": 32}, HEAD + ", rope_freqs.weight 16", ATTENTION, DENSE, h=128, k=64, seed=7),
     "qwen2": family("qwen2", {}, HEAD_TIED, ATTENTION, QKV_BIAS, DENSE, seed=3),
+    # For text all sections of a rotation have the same position. The peer takes 0 for qwen2vl's epsilon, whatever the file says: differences from it
+    # grow with the file's (measured from 1e-6 to 1e-3), so this one has next to none.
+    "qwen2vl": family("qwen2vl", {"rope.dimension_sections": [4, 6, 6, 0], "attention.layer_norm_rms_epsilon": 1e-9}, HEAD_TIED, ATTENTION, QKV_BIAS, DENSE, seed=4),
+    "qwen3vl": family("qwen3vl", {"rope.dimension_sections": [6, 5, 5, 0], "n_deepstack_layers": 2}, HEAD, ATTENTION, QK_NORM, DENSE, h=128, k=64,
+                      seed=8),
+    "qwen3vlmoe": family("qwen3vlmoe", MOE | {"rope.dimension_sections": [6, 5, 5, 0], "n_deepstack_layers": 2}, HEAD, ATTENTION, QK_NORM, EXPERTS,
+                         h=128, k=64, seed=5),
     "olmoe": family("olmoe", MOE | {"feed_forward_length": 32}, HEAD, ATTENTION, "attn_q_norm.weight h, attn_k_norm.weight k", EXPERTS, k=64),
     "granite": family("granite", GRANITE, HEAD, ATTENTION, DENSE, h=128, k=64, seed=8),
     # 40 experts: no power of two
