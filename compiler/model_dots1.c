@@ -1,8 +1,8 @@
-/* model_dots1.c: dots.llm1 and Ling 2 (bailingmoe2), which differ in the fused attn_qkv, partial rotation and groups
- * that the latter's files say they have. Norms over the heads of q and k before the rotation; the first layers are
- * dense, the others choose experts by sigmoid and a bias that counts for the choice alone (with groups: among the best
- * groups, by the sum of their two best), renormalized and scaled, beside shared experts that stand as one. Sources: the
- * dots.llm1 report (arXiv 2506.05767), section 2.1; the BailingMoeV2 reference implementation
+/* model_dots1.c: dots.llm1 and Ling 2 (bailingmoe2), which differ in the fused attn_qkv, partial rotation, groups and
+ * NextN blocks that the latter's files say they have. Norms over the heads of q and k before the rotation; the first
+ * layers are dense, the others choose experts by sigmoid and a bias that counts for the choice alone (with groups:
+ * among the best groups, by the sum of their two best), renormalized and scaled, beside shared experts that stand as
+ * one. Sources: the dots.llm1 report (arXiv 2506.05767), section 2.1; the BailingMoeV2 reference implementation
  * (inclusionAI/Ling-mini-2.0). */
 #include "model_blocks.h"
 
@@ -22,6 +22,7 @@ void model_dots1_build(struct blocks *b) {
                                          .n_group_used = (uint32_t)blocks_honours(b, "expert_group_used_count", 0),
                                          .n_group_sum = 2,
                                          .shared = n_shared ? &shared : NULL};
+  blocks_nextn(b);
   int x = blocks_embed(b);
   for (int layer = 0; layer < (int)b->h.n_layer; layer++) {
     x = blocks_attention(b, layer, x, &attention);
