@@ -299,6 +299,13 @@ uint32_t blocks_state(struct blocks *b, uint32_t n_kv_head, uint32_t d_head, uin
   return index;
 }
 
+enum ir_gating blocks_gating(struct blocks *b, enum ir_gating fallback) {
+  static const enum ir_gating by_number[] = {
+      [1] = IR_GATING_SOFTMAX, [2] = IR_GATING_SIGMOID, [3] = IR_GATING_SOFTMAX_AFTER};
+  double number = blocks_honours(b, "expert_gating_func", 0);
+  return number == 1 || number == 2 || number == 3 ? by_number[(int)number] : fallback;
+}
+
 void blocks_nextn(struct blocks *b) {
   const char *rest;
   struct nextn n;

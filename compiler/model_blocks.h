@@ -102,6 +102,9 @@ int blocks_fail(struct blocks *b, enum moe_code code, const char *format, ...) _
  * Fails for values outside the row's bounds, and for a key that is no row. */
 double blocks_honours(struct blocks *b, const char *key, double fallback);
 
+/* How routers weigh, by the option expert_gating_func; `fallback` where the file says none. */
+enum ir_gating blocks_gating(struct blocks *b, enum ir_gating fallback);
+
 /* The blocks behind the trunk, nextn_predict_layers of them (nextn.h): whole ones are carried in the image, others left
  * out, and h.n_layer becomes the trunk's. Call it first, in families that have them. */
 void blocks_nextn(struct blocks *b);

@@ -8,16 +8,16 @@ void model_deepseek2_build(struct blocks *b);
 
 void model_deepseek2_build(struct blocks *b) {
   const struct blocks_rope_kind rope = {.mscale = true};
-  bool sigmoid = blocks_honours(b, "expert_gating_func", 1) == 2;
+  enum ir_gating gating = blocks_gating(b, IR_GATING_SOFTMAX);
   uint32_t n_shared = (uint32_t)blocks_honours(b, "expert_shared_count", 0);
   int n_dense = (int)blocks_honours(b, "leading_dense_block_count", 0);
   const struct blocks_shared shared = {.d_ff = b->h.d_ff_expert * n_shared};
-  struct blocks_experts experts = {.gating = sigmoid ? IR_GATING_SIGMOID : IR_GATING_SOFTMAX,
+  struct blocks_experts experts = {.gating = gating,
                                    .renormalize = blocks_honours(b, "expert_weights_norm", 0) != 0,
                                    .weight_scale = blocks_honours(b, "expert_weights_scale", 1),
                                    .n_group = (uint32_t)blocks_honours(b, "expert_group_count", 0),
                                    .n_group_used = (uint32_t)blocks_honours(b, "expert_group_used_count", 0),
-                                   .n_group_sum = sigmoid ? 2 : 1,
+                                   .n_group_sum = gating == IR_GATING_SIGMOID ? 2 : 1,
                                    .shared = n_shared ? &shared : NULL};
   int x = blocks_embed(b);
   for (int layer = 0; layer < (int)b->h.n_layer; layer++) {

@@ -16,8 +16,7 @@ void model_glm4moe_build(struct blocks *b) {
   const struct blocks_ffn dense = {.norm = "post_attention_norm"};
   const struct blocks_shared shared = {.d_ff = b->h.d_ff_shared ? b->h.d_ff_shared : d_ff * n_shared};
   const struct blocks_experts experts = {.norm = "post_attention_norm",
-                                         .gating = blocks_honours(b, "expert_gating_func", 2) == 1 ? IR_GATING_SOFTMAX
-                                                                                                   : IR_GATING_SIGMOID,
+                                         .gating = blocks_gating(b, IR_GATING_SIGMOID),
                                          .renormalize = blocks_honours(b, "expert_weights_norm", 1) != 0,
                                          .weight_scale = blocks_honours(b, "expert_weights_scale", 1),
                                          .selection_bias = true,

@@ -422,6 +422,12 @@ static const struct named {
     {"dots1", "expert_shared_count", U32(0), MOE_DECLINED,
      "ffn_gate_shexp.weight and 5 more tensors: dots1 has no place"},
     {"dots1", "expert_weights_scale", F32(-1), MOE_FAILED, "dots1.expert_weights_scale: -1; allowed: 0 to"},
+    {"glm4moe", "expert_gating_func", U32(3), MOE_FAILED, "need probabilities before the choice"},
+    {"glm4moe", "expert_gating_func", U32(4), MOE_FAILED, "glm4moe.expert_gating_func: 4; allowed: 0 to 3"},
+    {"glm4moe", "nextn_predict_layers", U32(4), MOE_FAILED, "nextn_predict_layers: 4 of 4 blocks"},
+    {"glm4moe", "nextn_predict_layers", U32(65), MOE_FAILED, "nextn_predict_layers: 65; allowed: 0 to 64"},
+    {"glm4moe", "nextn_predict_layers", U32(0), MOE_DECLINED, "glm4moe has no place"},
+    {"deepseek", "expert_shared_count", U32(3), MOE_FAILED, "ffn_gate_shexp.weight: 64 rows"},
     {"granitemoe", "residual_scale", F32(__builtin_inff()), MOE_FAILED,
      "granitemoe.residual_scale: inf; allowed: 0 to"},
 };
