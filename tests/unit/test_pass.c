@@ -18,11 +18,15 @@ struct model {
   struct ir_graph graph;
 };
 
-static void model_open(struct model *m) {
+static void model_open_named(struct model *m, const char *name) {
   char path[4096];
   struct moe_error err = {0};
-  snprintf(path, sizeof path, "%s/models/wordnet-moe.gguf", getenv("TESTS_DIR"));
+  snprintf(path, sizeof path, "%s/models/%s.gguf", getenv("TESTS_DIR"), name);
   if (gguf_open(path, &m->gguf, &err) || family_build(m->gguf, &m->graph, &err)) fail_msg("%s", err.message);
+}
+
+static void model_open(struct model *m) {
+  model_open_named(m, "wordnet-moe");
 }
 
 static void model_close(struct model *m) {
@@ -181,6 +185,28 @@ static void test_lowering(void **state) {
   model_close(&m);
 }
 
+/* Shared experts, biases, leading dense layers, recurrent ones: nothing is read that was not written. */
+static void test_lowering_of_families(void **state) {
+  (void)state;
+  static const char *const names[] = {"wordnet-glm4moe-q4_k_m", "wordnet-gptoss-mxfp4", "wordnet-qwen35moe-q4_k_m"};
+  static const uint32_t rows[] = {1, 2, 8, 9, 64, 512};
+  for (size_t n = 0; n < sizeof names / sizeof *names; n++) {
+    struct model m;
+    struct plan plan;
+    struct moe_error err = {0};
+    model_open_named(&m, names[n]);
+    assert_int_equal(plan_init(&plan, &m.graph, false, 512, &err), MOE_OK);
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+      enum img_template_kind kind = rows[i] > 64 ? IMG_TEMPLATE_WINDOW : IMG_TEMPLATE_TOKEN;
+      if (pass_lower(&plan, kind, rows[i], rows[i] < 64 ? rows[i] : 64, &err))
+        fail_msg("%s: %s", names[n], err.message);
+      check_template(&plan, &plan.template[i]);
+    }
+    plan_deinit(&plan);
+    model_close(&m);
+  }
+}
+
 /* A graph that is well formed but that no kernel can run: declined, and the operation is named. */
 static void test_uncovered_operations(void **state) {
   (void)state;
@@ -296,6 +322,7 @@ int main(void) {
       cmocka_unit_test(test_graph_of_the_embedded_model),
       cmocka_unit_test(test_shape_rules),
       cmocka_unit_test(test_lowering),
+      cmocka_unit_test(test_lowering_of_families),
       cmocka_unit_test(test_uncovered_operations),
       cmocka_unit_test(test_scaled_sums),
       cmocka_unit_test(test_shapes_that_kernels_do_not_take),
