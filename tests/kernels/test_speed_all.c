@@ -89,6 +89,8 @@ static void fill_step(uint32_t *step, uint32_t n_row) {
   step[IMG_STEP_N_ROW] = n_row;
   step[IMG_STEP_N_SELECT] = 1;
   step[IMG_STEP_PAGE_STRIDE] = 64;
+  step[IMG_STEP_N_RUN] = 1;
+  step[img_step_run(MAX_ROW) + IMG_RUN_COUNT] = n_row;
   for (uint32_t r = 0; r < n_row; r++) step[img_step_row_pos(MAX_ROW) + r] = CONTEXT - n_row + r;
   for (uint32_t i = 0; i < 64; i++) step[img_step_page_table(MAX_ROW) + i] = i;
 }
@@ -169,6 +171,24 @@ static void test_window(void **state) {
   measure_all("window(128)", window_costs, sizeof window_costs / sizeof *window_costs, 128);
 }
 
+/* Gated DeltaNet layers: of a small hybrid (3 layers), and of one with 32 heads of 128 (30 layers). */
+static void test_recurrent(void **state) {
+  (void)state;
+#define BLOCK " BLOCK_BYTES=2195456"
+  static const struct cost costs[][4] = {{{KERNEL_SHORT_CONV, "N_CHANNEL=128 N_TAP=4" BLOCK, 6},
+                                          {KERNEL_SHORT_CONV, "N_CHANNEL=256 N_TAP=4" BLOCK, 3},
+                                          {KERNEL_DELTA_RULE, "N_HEAD=4 N_KEY_HEAD=2 D_HEAD=64" BLOCK, 3},
+                                          {KERNEL_GATED_NORM, "WIDTH=256 GROUP=64", 3}},
+                                         {{KERNEL_SHORT_CONV, "N_CHANNEL=2048 N_TAP=4" BLOCK, 60},
+                                          {KERNEL_SHORT_CONV, "N_CHANNEL=4096 N_TAP=4" BLOCK, 30},
+                                          {KERNEL_DELTA_RULE, "N_HEAD=32 N_KEY_HEAD=16 D_HEAD=128" BLOCK, 30},
+                                          {KERNEL_GATED_NORM, "WIDTH=4096 GROUP=128", 30}}};
+  for (int large = 0; large < 2; large++) {
+    measure_all(large ? "32 heads of 128, token(1)" : "4 heads of 64, token(1)", costs[large], 4, 1);
+    measure_all(large ? "32 heads of 128, window(128)" : "4 heads of 64, window(128)", costs[large], 4, 128);
+  }
+}
+
 /* One matrix in every format: for one row, and for 128. */
 static void test_every_format(void **state) {
   (void)state;
@@ -184,6 +204,6 @@ static void test_every_format(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(test_token), cmocka_unit_test(test_window),
-                                     cmocka_unit_test(test_every_format)};
+                                     cmocka_unit_test(test_recurrent), cmocka_unit_test(test_every_format)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
