@@ -19,6 +19,7 @@ void model_deepseek2_build(struct blocks *b) {
                                    .n_group_used = (uint32_t)blocks_honours(b, "expert_group_used_count", 0),
                                    .n_group_sum = gating == IR_GATING_SIGMOID ? 2 : 1,
                                    .shared = n_shared ? &shared : NULL};
+  blocks_nextn(b);
   int x = blocks_embed(b);
   for (int layer = 0; layer < (int)b->h.n_layer; layer++) {
     x = blocks_latent_attention(b, layer, x, &rope, IR_ROPE_NEIGHBOURS);
