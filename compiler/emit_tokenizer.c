@@ -56,11 +56,11 @@ static const struct tokenizer_model {
   const char *model, *pre;
   enum img_tokenizer_kind kind;
   enum { FILE_MERGES, SCORES_MERGES, NONE_MERGES } merges;
-  uint32_t flags;
+  uint32_t flags, always;
   int64_t bos, eos, unk, pad;
 } models[] = {
-#define TOKENIZER_MODEL(model, pre, kind, merges, flags, bos, eos, unk, pad, source)                                   \
-  {model, pre, IMG_TOKENIZER_##kind, merges##_MERGES, flags, bos, eos, unk, pad},
+#define TOKENIZER_MODEL(model, pre, kind, merges, flags, always, bos, eos, unk, pad, source)                           \
+  {model, pre, IMG_TOKENIZER_##kind, merges##_MERGES, flags, always, bos, eos, unk, pad},
 #include "tokenizer_models.def"
 };
 
@@ -174,6 +174,7 @@ static enum moe_code read_flags(struct emission *e, struct moe_error *err) {
     bool set;
     enum moe_code c = gguf_get_bool_or(e->g, keys[i].key, defaults & keys[i].flag, &set, err);
     if (c) return c;
+    set |= (e->model->always & keys[i].flag) != 0;
     if (set && keys[i].possible) e->s.flags |= keys[i].flag;
   }
   return MOE_OK;

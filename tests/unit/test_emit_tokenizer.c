@@ -14,7 +14,9 @@
 #include "emit_chat.h"
 #include "emit_tokenizer.h"
 #include "gguf_maker.h"
+#include "random_text.h"
 #include "src_gguf.h"
+#include "tokenizer.h"
 
 /* A template that mentions everything still fits the room for the grammar. */
 static void test_longest_grammar_fits(void **state) {
@@ -64,38 +66,42 @@ static const struct keys good = {.tokens = {"a", "b", "\xc4\xa0", "ab",
                                  .types = {1, 1, 1, 1, 1, 3, 3, 4},
                                  .merges = {"a b", "\xc4\xa0 ab"}};
 
+static void write_keys(const struct keys *k, struct maker *m) {
+  uint64_t n = 0;
+  maker_init(m, 3);
+  if (!k->model || *k->model) maker_key_text(m, "tokenizer.ggml.model", k->model ? k->model : "gpt2");
+  if (!k->pre || *k->pre) maker_key_text(m, "tokenizer.ggml.pre", k->pre ? k->pre : "qwen2");
+  while (n < 16 && k->tokens[n]) n++;
+  maker_key_array(m, "tokenizer.ggml.tokens", GGUF_STRING, n);
+  for (uint64_t i = 0; i < n; i++) maker_text(m, k->tokens[i]);
+  for (n = 0; n < 16 && k->types[n];) n++;
+  if (n) maker_key_array(m, "tokenizer.ggml.token_type", GGUF_I32, n);
+  for (uint64_t i = 0; i < n; i++) maker_u32(m, (uint32_t)k->types[i]);
+  if (k->scores) {
+    for (n = 0; n < 16 && k->tokens[n];) n++;
+    if (k->n_score) n = (uint64_t)k->n_score;
+    maker_key_array(m, "tokenizer.ggml.scores", GGUF_F32, n);
+    maker_raw(m, k->scores, n * sizeof *k->scores);
+  }
+  if (k->charsmap) {
+    maker_key_array(m, "tokenizer.ggml.precompiled_charsmap", GGUF_U8, k->charsmap_len);
+    maker_raw(m, k->charsmap, k->charsmap_len);
+  }
+  if (k->name) maker_key_text(m, "general.name", k->name);
+  for (n = 0; n < 8 && k->merges[n];) n++;
+  maker_key_array(m, "tokenizer.ggml.merges", GGUF_STRING, n);
+  for (uint64_t i = 0; i < n; i++) maker_text(m, k->merges[i]);
+  if (k->id_key) maker_key_u32(m, k->id_key, k->id);
+  if (k->bool_key) maker_key(m, k->bool_key, GGUF_BOOL), maker_raw(m, "\1", 1);
+  if (k->false_key) maker_key(m, k->false_key, GGUF_BOOL), maker_raw(m, "\0", 1);
+  if (k->chat_template) maker_key_text(m, "tokenizer.chat_template", k->chat_template);
+}
+
 static struct gguf *make(const struct keys *k) {
   struct maker m;
   struct moe_error err = {0};
   struct gguf *g;
-  uint64_t n = 0;
-  maker_init(&m, 3);
-  if (!k->model || *k->model) maker_key_text(&m, "tokenizer.ggml.model", k->model ? k->model : "gpt2");
-  if (!k->pre || *k->pre) maker_key_text(&m, "tokenizer.ggml.pre", k->pre ? k->pre : "qwen2");
-  while (n < 16 && k->tokens[n]) n++;
-  maker_key_array(&m, "tokenizer.ggml.tokens", GGUF_STRING, n);
-  for (uint64_t i = 0; i < n; i++) maker_text(&m, k->tokens[i]);
-  for (n = 0; n < 16 && k->types[n];) n++;
-  if (n) maker_key_array(&m, "tokenizer.ggml.token_type", GGUF_I32, n);
-  for (uint64_t i = 0; i < n; i++) maker_u32(&m, (uint32_t)k->types[i]);
-  if (k->scores) {
-    for (n = 0; n < 16 && k->tokens[n];) n++;
-    if (k->n_score) n = (uint64_t)k->n_score;
-    maker_key_array(&m, "tokenizer.ggml.scores", GGUF_F32, n);
-    maker_raw(&m, k->scores, n * sizeof *k->scores);
-  }
-  if (k->charsmap) {
-    maker_key_array(&m, "tokenizer.ggml.precompiled_charsmap", GGUF_U8, k->charsmap_len);
-    maker_raw(&m, k->charsmap, k->charsmap_len);
-  }
-  if (k->name) maker_key_text(&m, "general.name", k->name);
-  for (n = 0; n < 8 && k->merges[n];) n++;
-  maker_key_array(&m, "tokenizer.ggml.merges", GGUF_STRING, n);
-  for (uint64_t i = 0; i < n; i++) maker_text(&m, k->merges[i]);
-  if (k->id_key) maker_key_u32(&m, k->id_key, k->id);
-  if (k->bool_key) maker_key(&m, k->bool_key, GGUF_BOOL), maker_raw(&m, "\1", 1);
-  if (k->false_key) maker_key(&m, k->false_key, GGUF_BOOL), maker_raw(&m, "\0", 1);
-  if (k->chat_template) maker_key_text(&m, "tokenizer.chat_template", k->chat_template);
+  write_keys(k, &m);
   if (gguf_open(maker_path(&m), &g, &err) != MOE_OK) fail_msg("%s", err.message);
   maker_deinit(&m);
   return g;
@@ -361,6 +367,7 @@ static void test_merges_over_characters_from_the_file(void **state) {
     k.merges[1] = SPACE " ab";
     k.id_key = "tokenizer.ggml.bos_token_id";
     k.id = 1;
+    k.false_key = "tokenizer.ggml.add_bos_token"; /* a known mistake of converters */
     uint8_t *bytes = emit(&k, &v);
     assert_int_equal(v.kind, IMG_TOKENIZER_CHAR_BPE);
     assert_int_equal(v.n_merge, 2);
@@ -369,6 +376,58 @@ static void test_merges_over_characters_from_the_file(void **state) {
     assert_int_equal(v.unk_id, IMG_TOKEN_NONE);
     free(bytes);
   }
+}
+
+/* Files with random damage: a message or a tokenizer that can be used, never a crash (the sanitizers watch). */
+static void damage_file(const struct keys *k, uint32_t *made, uint32_t *refused) {
+  static uint64_t seed = 20261201;
+  struct maker m;
+  write_keys(k, &m);
+  (void)maker_path(&m); /* sets the counts */
+  for (int round = 0; round < 3000; round++) {
+    uint8_t *copy = malloc(m.used), *bytes;
+    struct moe_error err = {0};
+    struct gguf *g;
+    struct tokenizer *t;
+    struct maker broken = {.fd = -1};
+    uint64_t len;
+    memcpy(copy, m.bytes, m.used);
+    for (uint64_t n = 1 + random_next(&seed) % 3; n > 0; n--)
+      copy[random_next(&seed) % m.used] ^= (uint8_t)(1u << random_next(&seed) % 8);
+    if (gguf_open(maker_path_of(&broken, copy, m.used), &g, &err) == MOE_OK) {
+      if (emit_tokenizer(g, &bytes, &len, NULL, &err) == MOE_OK && tokenizer_create(bytes, len, &t, &err) == MOE_OK) {
+        uint32_t *ids;
+        size_t n;
+        assert_int_equal(tokenizer_encode(t, "ab  ba x\xff<x>\xe2\x96\x81", 16, 3, SIZE_MAX, &ids, &n, NULL), MOE_OK);
+        free(ids);
+        tokenizer_destroy(t);
+        ++*made;
+      } else {
+        assert_true(err.message[0] != 0);
+        ++*refused;
+      }
+      free(bytes);
+      gguf_close(g);
+    }
+    maker_deinit(&broken);
+    free(copy);
+  }
+  maker_deinit(&m);
+}
+
+static void test_damaged_files_are_safe(void **state) {
+  (void)state;
+  static const uint8_t charsmap[] = {8, 0, 0, 0, 0, 4, 0, 0, 'a', 5, 0, 0, 'x', 0, 'y', 0};
+  uint32_t made = 0, refused = 0;
+  struct keys k = piece_keys;
+  damage_file(&good, &made, &refused);
+  k.charsmap = charsmap;
+  k.charsmap_len = sizeof charsmap;
+  damage_file(&k, &made, &refused);
+  k.model = "t5";
+  damage_file(&k, &made, &refused);
+  assert_in_range(made, 100, 8900); /* both outcomes are exercised */
+  assert_in_range(refused, 100, 8900);
 }
 
 static void test_strip_flags_go_by_the_models_name(void **state) {
@@ -516,6 +575,7 @@ int main(void) {
       cmocka_unit_test(test_merges_from_scores),
       cmocka_unit_test(test_unigram_vocabulary),
       cmocka_unit_test(test_merges_over_characters_from_the_file),
+      cmocka_unit_test(test_damaged_files_are_safe),
       cmocka_unit_test(test_strip_flags_go_by_the_models_name),
       cmocka_unit_test(test_useless_merges_are_passed_over),
       cmocka_unit_test(test_end_tokens_are_known_by_their_text),

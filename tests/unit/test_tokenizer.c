@@ -7,7 +7,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include <cmocka.h>
 #include <jansson.h>
@@ -17,6 +16,7 @@
 #include "small_tokenizer.h"
 #include "src_gguf.h"
 #include "tokenizer.h"
+#include "tokenizer_case.h"
 #include "utf8.h"
 
 static uint64_t random_state = 88172645463325252u;
@@ -51,40 +51,6 @@ static int close_wordnet(void **state) {
   tokenizer_destroy(wordnet);
   free(wordnet_bytes);
   return 0;
-}
-
-static uint32_t *encode(const struct tokenizer *t, const char *text, size_t len, unsigned flags, size_t *n) {
-  uint32_t *ids;
-  struct moe_error err = {0};
-  if (tokenizer_encode(t, text, len, flags, SIZE_MAX, &ids, n, &err) != MOE_OK) fail_msg("%s", err.message);
-  return ids;
-}
-
-/* Encodes a C string and compares with the expected ids, the last of which is followed by -1. */
-static void expect_ids(const struct tokenizer *t, const char *text, unsigned flags, const int64_t *want) {
-  size_t n, want_n = 0;
-  while (want[want_n] >= 0) want_n++;
-  uint32_t *ids = encode(t, text, strlen(text), flags, &n);
-  bool same = n == want_n;
-  for (size_t i = 0; same && i < n; i++) same = ids[i] == want[i];
-  if (!same) {
-    fprintf(stderr, "\"%s\" gives", text);
-    for (size_t i = 0; i < n; i++) fprintf(stderr, " %u", ids[i]);
-    fail_msg("%zu ids, wanted %zu others", n, want_n);
-  }
-  free(ids);
-}
-#define IDS(...) ((const int64_t[]){__VA_ARGS__, -1})
-
-static void expect_round_trip(const struct tokenizer *t, const char *text, size_t len) {
-  size_t n, back_len;
-  char *back;
-  uint32_t *ids = encode(t, text, len, 0, &n);
-  assert_int_equal(tokenizer_decode(t, ids, n, false, &back, &back_len, NULL), MOE_OK);
-  assert_int_equal(back_len, len);
-  assert_memory_equal(back, text, len);
-  free(back);
-  free(ids);
 }
 
 static void test_golden_ids(void **state) {
@@ -238,20 +204,7 @@ static void test_control_tokens_can_be_left_out(void **state) {
   free(text);
 }
 
-/* ---- Texts made to be slow: processor seconds under the sanitizers, where a quadratic walk would take hours ---- */
-
-static void expect_fast(const struct tokenizer *t, const char *unit, const char *end, size_t bytes) {
-  size_t unit_len = strlen(unit), n, len = 0;
-  char *text = malloc(bytes + unit_len + strlen(end) + 1);
-  for (; len < bytes; len += unit_len) memcpy(text + len, unit, unit_len);
-  strcpy(text + len, end);
-  clock_t start = clock();
-  uint32_t *ids = encode(t, text, len + strlen(end), TOKENIZER_PARSE_SPECIAL, &n);
-  double seconds = (double)(clock() - start) / CLOCKS_PER_SEC;
-  if (seconds > 20) fail_msg("%zu bytes of \"%s\" took %.1f s", len, unit, seconds);
-  free(ids);
-  free(text);
-}
+/* ---- Texts made to be slow ---- */
 
 static void test_long_runs_are_not_slow(void **state) {
   (void)state;
@@ -396,124 +349,6 @@ static void test_normalization(void **state) {
   free(plain_bytes);
 }
 
-/* ---- SentencePiece's kinds ---- */
-
-static struct tokenizer *pieces(int kind, uint32_t flags, uint8_t **bytes) {
-  uint64_t len;
-  struct tokenizer *t;
-  struct moe_error err = {0};
-  *bytes = small_pieces(kind, flags, &len);
-  if (tokenizer_create(*bytes, len, &t, &err) != MOE_OK) fail_msg("%s", err.message);
-  return t;
-}
-#define CHAR(c) (SMALL_CHAR + (c))
-
-static void test_merges_of_characters(void **state) {
-  (void)state;
-  uint8_t *bytes;
-  struct tokenizer *t = pieces(IMG_TOKENIZER_CHAR_BPE, 0, &bytes);
-  expect_ids(t, "abc", 0, IDS(SMALL_ABC));
-  expect_ids(t, "aaab", 0, IDS(SMALL_AA, SMALL_AB));
-  expect_ids(t, "a\xc3\xa9", 0, IDS(CHAR('a'), 0xc3, 0xa9));    /* no token: its bytes */
-  expect_ids(t, "b\xff\xc3", 0, IDS(CHAR('b'), 0xff, 0xc3));    /* no UTF-8: the same */
-  expect_ids(t, "x\xe2\x96\x81", 0, IDS(CHAR('x'), CHAR(' '))); /* U+2581 is a space */
-  expect_ids(t, "Qb", 0, IDS(CHAR('a'), CHAR(' '), SMALL_AB));  /* replaced before it is cut */
-  expect_ids(t, "", 0, ((const int64_t[]){-1}));
-  tokenizer_destroy(t);
-  free(bytes);
-}
-
-static void test_spaces_of_pieces(void **state) {
-  (void)state;
-  uint8_t *bytes;
-  struct tokenizer *t = pieces(IMG_TOKENIZER_CHAR_BPE, IMG_TOKENIZER_SPACE_PREFIX, &bytes);
-  expect_ids(t, "b", 0, IDS(CHAR(' '), CHAR('b')));
-  expect_ids(t, " b", 0, IDS(CHAR(' '), CHAR(' '), CHAR('b')));
-  expect_ids(t, "b<think>b", 0, IDS(CHAR(' '), CHAR('b'), SMALL_THINK, CHAR(' '), CHAR('b')));
-  expect_ids(t, "<think>", 0, IDS(SMALL_THINK)); /* nothing before it: no space either */
-  expect_ids(t,
-             "b\xff"
-             "b",
-             0, IDS(CHAR(' '), CHAR('b'), 0xff, CHAR('b')));
-  tokenizer_destroy(t);
-  free(bytes);
-  t = pieces(IMG_TOKENIZER_CHAR_BPE, IMG_TOKENIZER_FEW_SPACES, &bytes);
-  expect_ids(t, "  b   b ", 0, IDS(CHAR('b'), CHAR(' '), CHAR('b')));
-  expect_ids(t, "Q Q", 0, IDS(CHAR('a'), CHAR(' '), CHAR('a'), CHAR(' '), CHAR('a'), CHAR(' '), CHAR('a')));
-  expect_ids(t, "   ", 0, ((const int64_t[]){-1}));
-  tokenizer_destroy(t);
-  free(bytes);
-  t = pieces(IMG_TOKENIZER_UNIGRAM, IMG_TOKENIZER_FEW_SPACES | IMG_TOKENIZER_SPACE_PREFIX, &bytes);
-  expect_ids(t, "  b ", 0, IDS(CHAR(' '), CHAR('b')));
-  expect_ids(t, "   ", 0, ((const int64_t[]){-1}));
-  tokenizer_destroy(t);
-  free(bytes);
-}
-
-/* All ways to cut, tried one by one. */
-static float best_way(const struct img_tokenizer *v, const char *text, size_t len) {
-  if (len == 0) return 0;
-  float best = -1e30f;
-  for (uint32_t i = 0; i < v->n_sorted; i++) {
-    uint32_t n, id = v->sorted[i];
-    const uint8_t *token = img_token_bytes(v, id, &n);
-    if (n > len || memcmp(token, text, n) != 0) continue;
-    float rest = v->scores[id] + best_way(v, text + n, len - n);
-    if (rest > best) best = rest;
-  }
-  return best;
-}
-
-static void test_most_probable_pieces(void **state) {
-  (void)state;
-  uint8_t *bytes;
-  struct tokenizer *t = pieces(IMG_TOKENIZER_UNIGRAM, 0, &bytes);
-  expect_ids(t, "ab", 0, IDS(SMALL_AB));   /* -7, not -8 */
-  expect_ids(t, "abc", 0, IDS(SMALL_ABC)); /* -10, as a bc; of equals the first, which is the longer one */
-  expect_ids(t, "xyz", 0, IDS(CHAR('x'), CHAR('y'), CHAR('z'))); /* -12, not -13 */
-  expect_ids(t, "aaaa", 0, IDS(SMALL_AA, SMALL_AA));             /* -15, not -16 */
-  expect_ids(t, "a\xf0\x9f\xa6\x9c", 0, IDS(CHAR('a'), 0xf0, 0x9f, 0xa6, 0x9c));
-  expect_ids(t, "\xff", 0, IDS(0xff));
-  const struct img_tokenizer *v = tokenizer_view(t);
-  for (int round = 0; round < 500; round++) {
-    char text[11];
-    size_t len = random_next(&random_state) % sizeof text, n;
-    for (size_t i = 0; i < len; i++) text[i] = "aabcxyz"[random_next(&random_state) % 7];
-    uint32_t *ids = encode(t, text, len, 0, &n);
-    float sum = 0;
-    for (size_t i = 0; i < n; i++) sum += v->scores[ids[i]];
-    assert_true(sum == best_way(v, text, len));
-    free(ids);
-  }
-  tokenizer_destroy(t);
-  free(bytes);
-}
-
-static void test_round_trips_of_pieces(void **state) {
-  (void)state;
-  for (int kind = IMG_TOKENIZER_CHAR_BPE; kind <= IMG_TOKENIZER_LAST_KIND; kind++) {
-    uint8_t *bytes;
-    struct tokenizer *t = pieces(kind, 0, &bytes);
-    char text[RANDOM_TEXT_BYTES(32)];
-    for (int i = 0; i < 10000; i++) {
-      size_t len = random_text(&random_state, text, 32);
-      for (size_t k = 0; k < len; k++)
-        if (text[k] == 'Q') text[k] = 'q';
-      expect_round_trip(t, text, len);
-    }
-    for (int i = 0; i < 10000; i++) { /* bytes, mostly no UTF-8 */
-      size_t len = random_next(&random_state) % 48;
-      for (size_t k = 0; k < len; k++) text[k] = (char)(random_next(&random_state) | 0x80);
-      if (!memchr(text, 0xe2, len)) expect_round_trip(t, text, len); /* no U+2581 */
-    }
-    expect_fast(t, "aaab", "", 1 << 18);
-    expect_fast(t, " ", "", 1 << 18);
-    expect_fast(t, "\xf0\x9f\xa6\x9c", "", 1 << 18);
-    tokenizer_destroy(t);
-    free(bytes);
-  }
-}
-
 static void test_strip_flags_take_all_white_space(void **state) {
   (void)state;
   static const char *const spaces[] = {" ",
@@ -636,10 +471,6 @@ int main(void) {
       cmocka_unit_test(test_merge_loop_against_a_plain_one),
       cmocka_unit_test(test_patterns_cut_one_after_the_other),
       cmocka_unit_test(test_normalization),
-      cmocka_unit_test(test_merges_of_characters),
-      cmocka_unit_test(test_spaces_of_pieces),
-      cmocka_unit_test(test_most_probable_pieces),
-      cmocka_unit_test(test_round_trips_of_pieces),
       cmocka_unit_test(test_strip_flags_take_all_white_space),
       cmocka_unit_test(test_bad_pattern_is_named),
       cmocka_unit_test(test_damaged_payloads_are_safe_to_use),
