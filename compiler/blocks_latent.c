@@ -23,11 +23,12 @@ static struct blocks_latent_shape blocks_latent_shape(struct blocks *b, int laye
                                   .d_rope = h->n_rot,
                                   .d_value = absorbed ? h->d_head_value_latent : h->d_head_value,
                                   .d_latent = h->d_latent};
-  if (s.d_latent == 0 || s.d_value == 0 || d_head <= s.d_rope)
-    blocks_fail(b, MOE_FAILED,
-                "%s.attention: kv_lora_rank %u, heads of %u with %u rotated, values of %u; allowed: all above 0, and "
-                "less rotated columns than a head has",
-                b->graph->family, s.d_latent, d_head, s.d_rope, s.d_value);
+  if (s.n_head == 0 || s.d_latent == 0 || s.d_value == 0 || d_head <= s.d_rope)
+    blocks_fail(
+        b, MOE_FAILED,
+        "%s.attention: kv_lora_rank %u, %u heads of %u with %u rotated, values of %u; allowed: all above 0, and "
+        "less rotated columns than a head has",
+        b->graph->family, s.d_latent, s.n_head, d_head, s.d_rope, s.d_value);
   else
     s.d_nope = d_head - s.d_rope;
   return s;

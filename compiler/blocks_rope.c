@@ -115,6 +115,11 @@ int blocks_rope(struct blocks *b, int layer, int x, uint32_t n_head, uint32_t d_
     double f = pow(base, -2.0 * j / n_rot) / (double)factor[j], slow = f / h->rope_factor;
     double kept = b->yarn ? blocks_yarn_kept(b, n_rot, base, j) : 0;
     inv_freq[j] = kind->unscaled ? f : slow * (1 - kept) + f * kept;
+    if (!(inv_freq[j] < 2 * BLOCKS_PI))
+      blocks_fail(b, MOE_FAILED,
+                  "layer %d: rope factors and scaling turn pair %u by %g from one position to the next; "
+                  "allowed: less than 2 pi",
+                  layer, j, inv_freq[j]);
   }
   const struct ir_rope rope = {pairs, n_rot, blocks_yarn_scale(b, kind) * h->rope_attention_factor, inv_freq};
   if (!b->code) b->code = ir_add_rope(b->graph, &rope, &index, b->err);

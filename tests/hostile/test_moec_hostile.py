@@ -183,7 +183,7 @@ def test_edits():
         ("huge heads", edit().rename_key(moe + "attention.key_length", moe + "attention.key_lengtx")
          .set(moe + "embedding_length", 8192).set(moe + "attention.head_count", 1).set(moe + "attention.head_count_kv", 1), 1,
          "heads of 8192"),
-        ("rope scaling of another kind", edit().add(moe + "rope.scaling.type", 8, "yarn"), 3, "rope.scaling.type: 'yarn'"),
+        ("rope scaling of another kind", edit().add(moe + "rope.scaling.type", 8, "longrope"), 3, "rope.scaling.type: 'longrope'"),
         ("a type with an escape", edit().add(moe + "rope.scaling.type", 8, "a\x1b\nb"), 3, "rope.scaling.type: 'a\ufffd\ufffdb'"),
         ("a rope factor alone", edit().add(moe + "rope.scaling.factor", 6, 0.125), 1, "rope.scaling.factor: 0.125"),
         ("its older name", edit().add(moe + "rope.scale_linear", 6, 0.125), 1, "rope.scaling.factor: 0.125"),
@@ -225,7 +225,7 @@ def test_rope_scaling():
 
 
 def test_inspect_agrees():
-    for changed, pattern in ((edit(), None), (edit().add("qwen3moe.rope.scaling.type", 8, "yarn"), "yarn"),
+    for changed, pattern in ((edit(), None), (edit().add("qwen3moe.rope.scaling.type", 8, "longrope"), "longrope"),
                              (edit().set("qwen3moe.block_count", 5), r"blk\.4\."),
                              (edit().set_text("tokenizer.ggml.pre", "qwenX"), "qwenX")):
         r = moec("inspect", given(bytes(changed.data)), "--json")
