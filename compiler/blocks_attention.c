@@ -24,7 +24,7 @@ bool blocks_is_local(struct blocks *b, int layer, uint32_t period) {
     return !b->code && gguf_array_i64(&flags, (uint64_t)layer) != 0;
   }
   blocks_read_u32(b, "attention.sliding_window_pattern", period, 1, 1024, &period);
-  return (uint32_t)layer % period < period - 1;
+  return !b->code && (uint32_t)layer % period < period - 1;
 }
 
 /* One layer's shapes. */
