@@ -7,7 +7,7 @@ import sys
 
 folder = pathlib.Path(os.environ["BUILD_DIR"], "tests/kernels")
 failed = []
-for program in ("test_attention", "test_latent", "test_gemv", "test_experts", "test_recurrent"):
+for program in ("test_attention", "test_latent"):
     r = subprocess.run([folder / program], env=os.environ | {"LP_NATIVE_VECTOR_WIDTH": "512"}, capture_output=True, text=True)
     print(program, r.returncode, *[line for line in r.stdout.splitlines() if line.startswith("device")], flush=True)
     if r.returncode or ("llvmpipe" in r.stdout and "subgroup size 16" not in r.stdout):
