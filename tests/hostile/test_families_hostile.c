@@ -417,6 +417,7 @@ static const struct named {
     {"gemma3", "attention.sliding_window_pattern", VALUE(GGUF_ARRAY, "\7\0\0\0\1\0\0\0\0\0\0\0\1", ""), MOE_FAILED,
      "sliding_window_pattern: 1 flags; the model has"},
     {"gemma3", "attention.sliding_window_pattern", F32(1.5f), MOE_FAILED, "expected an integer"},
+    {"gemma3", "attention.sliding_window_pattern", U32(0), MOE_FAILED, "sliding_window_pattern: 0; allowed: 1 to 1024"},
     {"gemma3", "final_logit_softcapping", F32(__builtin_nanf("")), MOE_FAILED, "final_logit_softcapping: nan; allowed"},
     {"deepseek2", "expert_group_count", U32(3), MOE_FAILED, "router: 8 experts in 3 groups"},
     {"deepseek2", "expert_group_used_count", U32(0), MOE_FAILED, "of which 0 have the chosen 3"},
