@@ -254,12 +254,14 @@ def test_places():
 
 
 def test_damaged_weights():
-    """A weight that is no number is found by the self-test, and named."""
+    """A weight that is no number is named by what computes with it: the oracle, and so the self-test of a compilation."""
     data = edit()
     record = data.tensor["blk.2.attn_norm.weight"]
     offset, = struct.unpack_from("<Q", data.data, record["offset"])
     data.put((data.at + 31) // 32 * 32 + offset + 40, "f", math.nan)
-    refused("NaN in a norm", given(bytes(data.data)), (1,), "logits are not finite; row 0 of blk.2.attn_norm.weight holds a weight that is NaN")
+    (WORK / "ids.json").write_text("[1, 2]")
+    r = moec("oracle", given(bytes(data.data)), "--ids", WORK / "ids.json", "-n", "1")
+    assert r.returncode == 1 and "logits are not finite; row 0 of blk.2.attn_norm.weight holds a weight that is NaN" in r.stderr, r
 
 
 def test_flipped_bits():

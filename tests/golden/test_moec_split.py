@@ -15,8 +15,6 @@ MOEC = os.environ["MOEC"]
 MODEL = pathlib.Path(os.environ["TESTS_DIR"]) / "models/wordnet-moe.gguf"
 WORK = pathlib.Path(os.environ["BUILD_DIR"]) / f"moec_split-{os.getpid()}"
 SCALARS = {0: 1, 1: 1, 2: 2, 3: 2, 4: 4, 5: 4, 6: 4, 7: 1, 10: 8, 11: 8, 12: 8}
-# Whole compilations under AddressSanitizer: without stacks of allocations they take two thirds of the time.
-LIGHT = {**os.environ, "ASAN_OPTIONS": os.environ.get("ASAN_OPTIONS", "") + ":malloc_context_size=0:quarantine_size_mb=1"}
 
 
 def split(data, n_part, stem, first_empty=False):
@@ -79,7 +77,7 @@ def split(data, n_part, stem, first_empty=False):
 
 
 def moec(*arguments):
-    return subprocess.run([MOEC, *map(str, arguments)], capture_output=True, text=True, timeout=300, env=LIGHT, cwd=WORK)
+    return subprocess.run([MOEC, *map(str, arguments)], capture_output=True, text=True, timeout=300, cwd=WORK)
 
 
 def sections(image):
