@@ -1,6 +1,6 @@
 """Every family of tiny_models.py against its golden: the oracle, then the image: both samples at once, and the long one through windows of 1, 7 and
-64 rows. Keys and values are F32 as the goldens' are, so that nothing but rounding differs and the bars are narrow. Every family of families.def has
-a row there or a trained model (TRAINED). `test_tiny.py FAMILY ...`: only these."""
+64 rows (of TWINS only in test_tiny_all.py). Keys and values are F32 as the goldens' are, so that nothing but rounding differs and the bars are narrow.
+Every family of families.def has a row there or a trained model (TRAINED). `test_tiny.py FAMILY ...`: only these, in all windows."""
 import concurrent.futures
 import json
 import os
@@ -24,6 +24,20 @@ BARS_ORACLE, BARS_IMAGE = (1e-4, 1e-3), (1e-3, 1e-2)
 BARS_HALF_GELU = (1e-3, 1e-2), (2e-3, 2e-2)  # of a peer that rounds GELU to f16: tiny_models.py
 BARS_RECURRENT = 0.02, 0.3
 WINDOWS = ("1", "7", "64")
+# Rows whose graphs are those of another row or of a trained model with other numbers.
+TWINS = {
+    "deepseek2-kv_b",
+    "dots1",
+    "ernie4_5",
+    "gemma4",
+    "glm4moe",
+    "granite",
+    "hunyuan-dense",
+    "qwen2vl",
+    "qwen35moe",
+    "qwen3vl",
+    "qwen3vlmoe",
+}
 goldens = pathlib.Path(__file__).parent
 
 
@@ -53,11 +67,11 @@ def check_oracle(name, model, samples):
     return errors, margins
 
 
-def check_image(name, model, samples, margins, folder):
-    """All samples in one run (rows of several prompts in a step), then the long one through windows of each size."""
+def check_image(name, model, samples, margins, folder, windows):
+    """All samples in one run (rows of several prompts in a step), then the long one through the windows."""
     bars, errors = bars_of(name)[1], []
     image, n = golden_bars.compile_image(model, folder, "--kv", "f32"), len(samples[0]["ids"])
-    runs = [(range(len(samples)), ())] + [([len(samples) - 1], ("--window", w)) for w in WINDOWS]
+    runs = [(range(len(samples)), ())] + [([len(samples) - 1], ("--window", w)) for w in windows]
     for which, options in runs:
         answers = golden_bars.moert(os.environ["MOERT"], image, [samples[i]["prompt_ids"] for i in which], n, *options)
         for i, got in zip(which, answers, strict=True):
@@ -67,12 +81,12 @@ def check_image(name, model, samples, margins, folder):
     return errors
 
 
-def check(name, folder):
+def check(name, folder, windows):
     start, golden = time.monotonic(), json.loads((goldens / f"tiny-{name}.json").read_text())
     model = write_model(name, golden, folder)
     oracle, margins = check_oracle(name, model, golden["samples"])
     middle = time.monotonic()
-    image = check_image(name, model, golden["samples"], margins, folder)
+    image = check_image(name, model, golden["samples"], margins, folder, windows)
     print(f"{name:16s} mean and largest difference: oracle {sum(oracle) / len(oracle):.6f} {max(oracle):.5f}, image {sum(image) / len(image):.5f} "
           f"{max(image):.5f}; {middle - start:.1f} + {time.monotonic() - middle:.1f} s", flush=True)
 
@@ -83,10 +97,14 @@ def check_covered():
     assert rows and not set(rows) - covered, f"no golden: {sorted(set(rows) - covered)}; add a row to tiny_models.py and run tiny_goldens.py"
 
 
-if len(sys.argv) == 1:
+def main(names, windows_of_all):
     check_covered()
-folder = pathlib.Path(os.environ["BUILD_DIR"], "tests-tiny")
-folder.mkdir(exist_ok=True)
-with concurrent.futures.ThreadPoolExecutor(min(os.cpu_count(), 4)) as pool:  # a program's start and end leave cores idle
-    for done in [pool.submit(check, name, folder) for name in sys.argv[1:] or tiny_models.FAMILIES]:
-        done.result()
+    folder = pathlib.Path(os.environ["BUILD_DIR"], "tests-tiny")
+    folder.mkdir(exist_ok=True)
+    with concurrent.futures.ThreadPoolExecutor(min(os.cpu_count(), 4)) as pool:  # a program's start and end leave cores idle
+        for done in [pool.submit(check, name, folder, () if name in TWINS and not windows_of_all else WINDOWS) for name in names]:
+            done.result()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:] or tiny_models.FAMILIES, len(sys.argv) > 1)
