@@ -82,7 +82,8 @@ static void run_shape(struct oracle_rng *rng, uint32_t format, const struct shap
   double *want = malloc(n * sizeof *want), *wrong = malloc(n * sizeof *wrong);
   assert_true(want && wrong);
   gemv_reference(&w, s, x, x_row, norm, bias, y, want);
-  for (uint32_t k = 0; k < 8; k++) x[x_row[s->live - 1] * s->n_in + s->n_in / 2 + k] += 0.25f; /* a weight may be 0 */
+  for (uint32_t k = 0; k < s->n_in; k += s->n_in / 8) /* a weight may be 0, and a scale */
+    x[x_row[s->live - 1] * s->n_in + k] += 0.25f;
   gemv_reference(&w, s, x, x_row, norm, bias, y, wrong);
   char what[128];
   snprintf(what, sizeof what, "gemv format %u, %u x %u, rows %u of %u", format, s->n_out, s->n_in, s->live, s->n_row);
@@ -128,11 +129,14 @@ static void test_gemv_all(void **state) {
   for (size_t f = 0; f < oracle_n_format; f++) {
     bool odd = oracle_fits(oracle_formats[f], 1408) && oracle_fits(oracle_formats[f], 2880);
     const uint32_t n_in[] = {256, odd ? 1408 : 768, odd ? 2880 : 2048};
-    for (uint32_t i = 0; i < 3 * 5 * 3; i++)
+    for (uint32_t i = 0; i < 3 * 5 * 3; i++) {
+      /* A single value, small by chance, is no measure of its error. */
+      uint32_t least = n_row[i / 15] == 1 ? 2 : 1, outs = n_out[i / 3 % 5] < least ? least : n_out[i / 3 % 5];
       run_shape(&rng, oracle_formats[f],
-                &(struct shape){n_in[i % 3], n_out[i / 3 % 5], n_row[i / 15], n_row[i / 15], .norm = i & 1,
-                                .bias = i & 2, .residual = i & 4, .rowsel = i & 8},
+                &(struct shape){n_in[i % 3], outs, n_row[i / 15], n_row[i / 15], .norm = i & 1, .bias = i & 2,
+                                .residual = i & 4, .rowsel = i & 8},
                 false);
+    }
   }
 }
 #endif
