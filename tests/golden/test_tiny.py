@@ -16,7 +16,6 @@ import tiny_models
 TRAINED = {
     "glm4moe",
     "gpt-oss",
-    "qwen2moe",
     "qwen3",
     "qwen3moe",
 }
@@ -33,6 +32,8 @@ TWINS = {
     "glm4moe",
     "granite",
     "hunyuan-dense",
+    "mixtral",
+    "qwen2moe",
     "qwen2vl",
     "qwen35moe",
     "qwen3vl",

@@ -112,7 +112,9 @@ FAMILIES = {
                              per_layer={0: (LATENT, "attn_q.weight d hq, attn_kv_b.weight c hq", DENSE)}, layers=26,  # the peer knows files without a q rank by this
                              seed=1, h=128, c=64, cr=96, hq=256, hv=128, s=32, e=4),
     "llama": family("llama", {"rope.dimension_count": 32}, HEAD + ", rope_freqs.weight 16", ATTENTION, DENSE, h=128, k=64, seed=7),
+    "mixtral": family("llama", MOE | {"rope.dimension_count": 32, "feed_forward_length": 32}, HEAD, ATTENTION, EXPERTS, h=128, k=64, seed=1),
     "qwen2": family("qwen2", {}, HEAD_TIED, ATTENTION, QKV_BIAS, DENSE, seed=3),
+    "qwen2moe": family("qwen2moe", MOE | {"expert_shared_feed_forward_length": 32}, HEAD, ATTENTION, QKV_BIAS, EXPERTS, SHARED_GATED, seed=1),
     # For text all sections of a rotation have the same position. The peer takes 0 for qwen2vl's epsilon, whatever the file says: differences from it
     # grow with the file's (measured from 1e-6 to 1e-3), so this one has next to none.
     "qwen2vl": family("qwen2vl", {"rope.dimension_sections": [4, 6, 6, 0], "attention.layer_norm_rms_epsilon": 1e-9}, HEAD_TIED, ATTENTION, QKV_BIAS, DENSE, seed=4),
