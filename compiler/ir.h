@@ -2,7 +2,7 @@
  * it: the oracle, the passes, the emitter.
  *
  * Owns: struct ir_node, struct ir_graph, building and printing them. Does not own: what an operation computes
- * (ir_ops.def says it, oracle_ops.c does it), its shape rule (ir_shape.c), how families compose it (model_blocks.h),
+ * (ir_ops.def says it, an oracle_*.c does it), its shape rule (ir_shape.c), how families compose it (model_blocks.h),
  * weights' bytes (src_gguf).
  * Invariants: single assignment: a node is its value, inputs are earlier nodes, the last node is the graph's result
  * (the logits). Every node has passed its shape rule, so that readers need not check shapes again. A finished graph
@@ -34,8 +34,8 @@ extern const struct ir_op_info ir_ops[IR_N_OP];
 
 enum ir_rope_pairs { IR_ROPE_HALVES = 0, IR_ROPE_NEIGHBOURS = 1 }; /* (j, j + n_rot/2); (2j, 2j + 1) */
 
-/* Of a GLU (ir_ops.def has the formulas). The numbers are also the kernels' parameter ACT. GELU is the tanh form;
- * Source of SWIGLU_OAI: gpt-oss' reference implementation (limit 7, alpha 1.702). */
+/* Of a GLU (ir_ops.def has the formulas). The numbers are also the kernels' parameter ACTIVATION. GELU is the tanh
+ * form; Source of SWIGLU_OAI: gpt-oss' reference implementation (limit 7, alpha 1.702). */
 enum ir_activation { IR_SILU = 0, IR_GELU = 1, IR_SIGMOID = 2, IR_SWIGLU_OAI = 3 };
 #define IR_SWIGLU_ALPHA 1.702
 #define IR_SWIGLU_LIMIT 7.0
