@@ -114,5 +114,5 @@ int blocks_delta_net(struct blocks *b, int layer, int x, const struct blocks_del
                                                  .eps = 1e-6, /* the reference implementation's, in any model */
                                                  .recurrent = state}});
   y = blocks_glu(b, layer, in[3], blocks_norm(b, layer, y, "ssm_norm", s.d), IR_SILU);
-  return blocks_add(b, layer, x, blocks_linear(b, layer, y, "ssm_out", b->h.d_model, false));
+  return blocks_residual(b, layer, x, blocks_linear(b, layer, y, "ssm_out", b->h.d_model, false));
 }

@@ -115,5 +115,5 @@ int blocks_latent_attention(struct blocks *b, int layer, int x, const struct blo
   int y = blocks_node(
       b, &(struct ir_node){.op = IR_ATTENTION, .layer = layer, .in = {queries, keys, absorbed ? keys : kv[1]}, .a = a});
   if (absorbed) y = blocks_head_linear(b, layer, y, "attn_v_b.weight", s.d_latent, s.d_value, s.n_head);
-  return blocks_add(b, layer, x, blocks_linear(b, layer, y, "attn_output", b->h.d_model, false));
+  return blocks_residual(b, layer, x, blocks_linear(b, layer, y, "attn_output", b->h.d_model, false));
 }
