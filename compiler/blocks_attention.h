@@ -61,6 +61,11 @@ uint32_t blocks_window(struct blocks *b);
  * attention.sliding_window_pattern is another period, or a flag a layer. */
 bool blocks_is_local(struct blocks *b, int layer, uint32_t period);
 
+/* How q and k are rotated in a family whose files may say rope.dimension_sections (rotations in sections over the parts
+ * of an image): in halves when they do, since converters put the rows so; else `plain`. Files with sections are
+ * declined in families that do not ask. */
+enum ir_rope_pairs blocks_sections_pairs(struct blocks *b, enum ir_rope_pairs plain);
+
 /* Latent attention (blocks_latent.c) with its norm and residual. */
 int blocks_latent_attention(struct blocks *b, int layer, int x, const struct blocks_rope_kind *rope,
                             enum ir_rope_pairs pairs);

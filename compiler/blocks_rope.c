@@ -18,7 +18,7 @@
 static void blocks_check_sections(struct blocks *b) {
   char name[192];
   struct gguf_array a;
-  int64_t sum = 0;
+  int64_t sum = 0, first_two[2] = {0, 0};
   if (b->code || !gguf_has(b->gguf, blocks_key(b, "rope.dimension_sections", name, sizeof name))) return;
   b->code = gguf_get_array_of(b->gguf, name, GGUF_I64, &a, b->err);
   if (!b->code && a.count != 3 && a.count != 4)
@@ -32,9 +32,18 @@ static void blocks_check_sections(struct blocks *b) {
       blocks_fail(b, MOE_DECLINED, "%s[3]: %lld pairs that text does not turn; moec has models without them", name,
                   (long long)n);
     sum += n;
+    if (i < 2) first_two[i] = n;
   }
+  if (!b->code && sum == 0) return; /* none */
+  b->sections = true;
+  b->sections_halves = first_two[0] > 0 && first_two[1] > 0;
   if (!b->code && sum != b->h.n_rot / 2)
     blocks_fail(b, MOE_FAILED, "%s: %lld pairs in all; %u are rotated", name, (long long)sum, b->h.n_rot / 2);
+}
+
+enum ir_rope_pairs blocks_sections_pairs(struct blocks *b, enum ir_rope_pairs plain) {
+  b->sections_asked = true;
+  return b->sections_halves ? IR_ROPE_HALVES : plain;
 }
 
 /* As in llama.cpp, a factor without a type is linear, 0 is no scaling, and rope.scale_linear is the factor's older

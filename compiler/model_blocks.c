@@ -8,6 +8,7 @@
 #include <string.h>
 
 #define HPARAM_REQUIRED (-1)
+#define BLOCKS_MAX_D_FF (1u << 24) /* of shared experts together, as of every row of hparams.def */
 
 int blocks_fail(struct blocks *b, enum moe_code code, const char *format, ...) {
   if (b->code) return IR_NONE;
@@ -56,7 +57,9 @@ void blocks_read_real(struct blocks *b, const char *key, double fallback, double
 static void blocks_check_heads(struct blocks *b) {
   struct hparams *h = &b->h;
   if (h->n_kv_head == 0) h->n_kv_head = h->n_head;
-  if (h->n_head % h->n_kv_head)
+  /* Of arrays these are two layers' numbers; blocks_attention compares a layer's. */
+  bool each = b->each[BLOCKS_EACH_n_head] || b->each[BLOCKS_EACH_n_kv_head];
+  if (!each && h->n_head % h->n_kv_head)
     blocks_fail(b, MOE_FAILED, "%s.attention.head_count: %u heads do not share %u key/value heads evenly",
                 b->graph->family, h->n_head, h->n_kv_head);
   if (h->d_head == 0 && h->d_model % h->n_head)
@@ -148,6 +151,13 @@ static void blocks_check_window(struct blocks *b) {
                 b->graph->family, b->h.window, b->h.n_ctx);
 }
 
+/* Sections that no layer asked for: q and k may stand in another order than the family takes them. */
+static void blocks_check_sections_asked(struct blocks *b) {
+  if (b->sections && !b->sections_asked)
+    blocks_fail(b, MOE_DECLINED, "%s.rope.dimension_sections: %s has no rotations in sections here", b->graph->family,
+                b->graph->family);
+}
+
 static void blocks_read_family(struct blocks *b) {
   struct gguf_string family;
   if ((b->code = gguf_get_string(b->gguf, "general.architecture", &family, b->err))) return;
@@ -212,6 +222,7 @@ enum moe_code blocks_finish(struct blocks *b) {
   if (!b->code) blocks_check_options(b);
   blocks_check_each(b);
   blocks_check_window(b);
+  blocks_check_sections_asked(b);
   blocks_check_used(b);
   free(b->used);
   free(b->honoured);
@@ -297,6 +308,18 @@ uint32_t blocks_state(struct blocks *b, uint32_t n_kv_head, uint32_t d_head, uin
   uint32_t index = 0;
   if (!b->code) b->code = ir_add_state(b->graph, &(struct ir_state){n_kv_head, d_head, d_head_value}, &index, b->err);
   return index;
+}
+
+uint32_t blocks_shared_width(struct blocks *b, uint32_t d_ff, uint32_t n_shared) {
+  uint64_t all = (uint64_t)d_ff * n_shared;
+  if (all <= BLOCKS_MAX_D_FF) return (uint32_t)all;
+  blocks_fail(b, MOE_FAILED, "%s.expert_shared_count: %u shared experts of %u columns; allowed: %u columns in all",
+              b->graph->family, n_shared, d_ff, BLOCKS_MAX_D_FF);
+  return 0;
+}
+
+bool blocks_has_qkv_bias(struct blocks *b) {
+  return blocks_has_tensor(b, 0, "attn_q.bias") || blocks_has_tensor(b, 0, "attn_qkv.bias");
 }
 
 enum ir_gating blocks_gating(struct blocks *b, enum ir_gating fallback) {

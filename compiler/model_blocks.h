@@ -48,6 +48,7 @@ struct blocks {
   bool yarn;             /* rope.scaling.type */
   double residual_scale; /* multiplies what whole blocks add to the stream; 0: 1. A family sets it before its blocks */
   bool window_asked;
+  bool sections, sections_halves, sections_asked; /* rope.dimension_sections: any; its first two are above 0; asked */
   enum moe_code code;
   struct moe_error *err;
 };
@@ -101,6 +102,13 @@ int blocks_fail(struct blocks *b, enum moe_code code, const char *format, ...) _
  * family computes with it, whatever it is. Keys that no call has asked for are declined unless they change nothing.
  * Fails for values outside the row's bounds, and for a key that is no row. */
 double blocks_honours(struct blocks *b, const char *key, double fallback);
+
+/* The columns of n_shared shared experts of d_ff each, which stand as one: their product. Fails beyond what a
+ * feed-forward block may have. */
+uint32_t blocks_shared_width(struct blocks *b, uint32_t d_ff, uint32_t n_shared);
+
+/* Whether q, k and v have biases: layer 0 has attn_q.bias or attn_qkv.bias. */
+bool blocks_has_qkv_bias(struct blocks *b);
 
 /* How routers weigh, by the option expert_gating_func; `fallback` where the file says none. */
 enum ir_gating blocks_gating(struct blocks *b, enum ir_gating fallback);

@@ -9,11 +9,11 @@ void model_deepseek_build(struct blocks *b);
 void model_deepseek_build(struct blocks *b) {
   const struct blocks_attention attention = {.pairs = IR_ROPE_NEIGHBOURS};
   int n_dense = (int)blocks_honours(b, "leading_dense_block_count", 0);
-  const struct blocks_shared shared = {.d_ff =
-                                           (uint32_t)blocks_honours(b, "expert_shared_count", 0) * b->h.d_ff_expert};
+  uint32_t n_shared = (uint32_t)blocks_honours(b, "expert_shared_count", 0);
+  const struct blocks_shared shared = {.d_ff = blocks_shared_width(b, b->h.d_ff_expert, n_shared)};
   const struct blocks_experts experts = {.renormalize = blocks_honours(b, "expert_weights_norm", 0) != 0,
                                          .weight_scale = blocks_honours(b, "expert_weights_scale", 1),
-                                         .shared = shared.d_ff ? &shared : NULL};
+                                         .shared = n_shared ? &shared : NULL};
   int x = blocks_embed(b);
   for (int layer = 0; layer < (int)b->h.n_layer; layer++) {
     x = blocks_attention(b, layer, x, &attention);

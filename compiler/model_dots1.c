@@ -12,7 +12,8 @@ void model_dots1_build(struct blocks *b) {
   const struct blocks_attention attention = {.qk_norm = BLOCKS_NORM_HEADS, .pairs = IR_ROPE_HALVES};
   uint32_t n_shared = (uint32_t)blocks_honours(b, "expert_shared_count", 0);
   int n_dense = (int)blocks_honours(b, "leading_dense_block_count", 0);
-  const struct blocks_shared shared = {.d_ff = (b->h.d_ff_shared ? b->h.d_ff_shared : b->h.d_ff_expert) * n_shared};
+  const struct blocks_shared shared = {
+      .d_ff = blocks_shared_width(b, b->h.d_ff_shared ? b->h.d_ff_shared : b->h.d_ff_expert, n_shared)};
   const struct blocks_experts experts = {.gating = blocks_gating(b, IR_GATING_SIGMOID),
                                          .renormalize = blocks_honours(b, "expert_weights_norm", 1) != 0,
                                          .weight_scale = blocks_honours(b, "expert_weights_scale", 1),

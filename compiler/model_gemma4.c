@@ -63,14 +63,15 @@ static int gemma4_ffn(struct blocks *b, int layer, int x) {
     y = blocks_norm(b, layer, y, "post_ffw_norm_1", d);
     y = blocks_add(b, layer, y, blocks_norm(b, layer, gemma4_experts(b, layer, x), "post_ffw_norm_2", d));
   }
-  x = blocks_add(b, layer, x, blocks_norm(b, layer, y, "post_ffw_norm", d));
+  x = blocks_residual(b, layer, x, blocks_norm(b, layer, y, "post_ffw_norm", d));
   const struct gguf_tensor *gain = blocks_optional_tensor(b, layer, "layer_output_scale.weight", 1, 1, 1);
   if (!gain) return x;
   return blocks_node(b, &(struct ir_node){.op = IR_GAIN, .layer = layer, .in = {x}, .weight = {gain}});
 }
 
 void model_gemma4_build(struct blocks *b) {
-  double softcap = blocks_honours(b, "final_logit_softcapping", 0);
+  /* Without the key: as the released models have it, and as llama.cpp takes it. */
+  double softcap = blocks_honours(b, "final_logit_softcapping", 30);
   struct blocks_attention full = gemma4_attention(b, false), local = gemma4_attention(b, true);
   int x = blocks_embed_scaled(b, sqrt(b->h.d_model));
   for (int layer = 0; layer < (int)b->h.n_layer; layer++) {

@@ -9,12 +9,13 @@ void model_glm4moe_build(struct blocks *b);
 void model_glm4moe_build(struct blocks *b) {
   const struct blocks_attention attention = {
       .qk_norm = blocks_has_tensor(b, 0, "attn_q_norm.weight") ? BLOCKS_NORM_HEADS : BLOCKS_NO_NORM,
-      .qkv_bias = gguf_find_tensor(b->gguf, "blk.0.attn_q.bias") != NULL,
-      .pairs = IR_ROPE_HALVES};
-  uint32_t d_ff = b->h.d_ff_expert, n_shared = (uint32_t)blocks_honours(b, "expert_shared_count", 0);
+      .qkv_bias = blocks_has_qkv_bias(b),
+      .pairs = blocks_sections_pairs(b, IR_ROPE_HALVES)};
+  uint32_t n_shared = (uint32_t)blocks_honours(b, "expert_shared_count", 0);
   int n_dense = (int)blocks_honours(b, "leading_dense_block_count", 0);
   const struct blocks_ffn dense = {.norm = "post_attention_norm"};
-  const struct blocks_shared shared = {.d_ff = b->h.d_ff_shared ? b->h.d_ff_shared : d_ff * n_shared};
+  const struct blocks_shared shared = {.d_ff = b->h.d_ff_shared ? b->h.d_ff_shared
+                                                                : blocks_shared_width(b, b->h.d_ff_expert, n_shared)};
   const struct blocks_experts experts = {.norm = "post_attention_norm",
                                          .gating = blocks_gating(b, IR_GATING_SIGMOID),
                                          .renormalize = blocks_honours(b, "expert_weights_norm", 1) != 0,

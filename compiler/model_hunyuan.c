@@ -11,7 +11,9 @@ void model_hunyuan_build(struct blocks *b) {
                                              .pairs = IR_ROPE_HALVES,
                                              .rope = {.factors = blocks_rope_factors(b, b->h.n_rot)}};
   const struct blocks_shared shared = {.d_ff = b->h.d_ff_shared ? b->h.d_ff_shared : b->h.d_ff};
-  const struct blocks_experts experts = {.renormalize = true, .shared = &shared};
+  /* The count is said beside the width of all of them, which stand as one. */
+  const struct blocks_experts experts = {.renormalize = true,
+                                         .shared = blocks_honours(b, "expert_shared_count", 1) != 0 ? &shared : NULL};
   int x = blocks_embed(b);
   for (int layer = 0; layer < (int)b->h.n_layer; layer++) {
     x = blocks_attention(b, layer, x, &attention);

@@ -7,11 +7,11 @@
 void model_llama_build(struct blocks *b);
 
 void model_llama_build(struct blocks *b) {
-  const struct blocks_attention attention = {.qkv_bias = gguf_find_tensor(b->gguf, "blk.0.attn_q.bias") != NULL,
+  const struct blocks_attention attention = {.qkv_bias = blocks_has_qkv_bias(b),
                                              .pairs = IR_ROPE_NEIGHBOURS,
                                              .rope = {.factors = blocks_rope_factors(b, b->h.n_rot)}};
   const struct blocks_experts experts = {.renormalize = true};
-  if (b->h.n_expert && gguf_find_tensor(b->gguf, "blk.0.ffn_gate.0.weight"))
+  if (b->h.n_expert && blocks_has_tensor(b, 0, "ffn_gate.0.weight"))
     blocks_fail(b, MOE_DECLINED,
                 "blk.0.ffn_gate.0.weight: a tensor for each expert, as files before 2024-04 have them; "
                 "moec takes ffn_gate_exps.weight: convert the model again");

@@ -5,7 +5,7 @@
 void model_qwen2_build(struct blocks *b);
 
 void model_qwen2_build(struct blocks *b) {
-  const struct blocks_attention attention = {.qkv_bias = true, .pairs = IR_ROPE_HALVES};
+  const struct blocks_attention attention = {.qkv_bias = true, .pairs = blocks_sections_pairs(b, IR_ROPE_HALVES)};
   int x = blocks_embed(b);
   for (int layer = 0; layer < (int)b->h.n_layer; layer++) {
     x = blocks_attention(b, layer, x, &attention);

@@ -9,7 +9,7 @@ void model_qwen35moe_build(struct blocks *b);
 void model_qwen35moe_build(struct blocks *b) {
   blocks_nextn(b);
   const struct blocks_attention attention = {
-      .qk_norm = BLOCKS_NORM_HEADS, .pairs = IR_ROPE_HALVES, .output_gate = true};
+      .qk_norm = BLOCKS_NORM_HEADS, .pairs = blocks_sections_pairs(b, IR_ROPE_HALVES), .output_gate = true};
   const struct blocks_delta delta = {.tiled = true};
   const struct blocks_shared shared = {.gated = true, .d_ff = b->h.d_ff_shared ? b->h.d_ff_shared : b->h.d_ff};
   const struct blocks_experts experts = {.norm = "post_attention_norm",

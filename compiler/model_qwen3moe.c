@@ -5,7 +5,8 @@
 void model_qwen3moe_build(struct blocks *b);
 
 void model_qwen3moe_build(struct blocks *b) {
-  const struct blocks_attention attention = {.qk_norm = BLOCKS_NORM_HEADS, .pairs = IR_ROPE_HALVES};
+  const struct blocks_attention attention = {.qk_norm = BLOCKS_NORM_HEADS,
+                                             .pairs = blocks_sections_pairs(b, IR_ROPE_HALVES)};
   const struct blocks_experts experts = {.renormalize = true};
   int x = blocks_embed(b);
   for (int layer = 0; layer < (int)b->h.n_layer; layer++) {

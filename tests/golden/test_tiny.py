@@ -30,6 +30,7 @@ TWINS = {
     "ernie4_5",
     "gemma4",
     "glm4moe",
+    "glm4v",
     "granite",
     "hunyuan-dense",
     "mixtral",

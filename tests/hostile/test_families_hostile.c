@@ -365,6 +365,8 @@ static const struct named {
      "the key qwen2.attention.head_count has 1 values, expected 3"},
     {"qwen2", "attention.head_count", VALUE(GGUF_ARRAY, "\5\0\0\0\3\0\0\0\0\0\0\0\2\0\0\0\0\0\0\0\2\0\0\0", ""),
      MOE_FAILED, "layer 1: 0 attention heads over 1 key/value heads"},
+    {"qwen2", "attention.head_count_kv", VALUE(GGUF_ARRAY, "\5\0\0\0\3\0\0\0\0\0\0\0\3\0\0\0\1\0\0\0\1\0\0\0", ""),
+     MOE_FAILED, "layer 0: 2 attention heads over 3 key/value heads"},
     {"qwen2", "attention.head_count_kv", VALUE(GGUF_ARRAY, "\5\0\0\0\3\0\0\0\0\0\0\0\1\0\0\0\2\0\0\0\1\0\0\0", ""),
      MOE_FAILED, "tensor["},
     {"qwen2", "feed_forward_length",
@@ -434,6 +436,13 @@ static const struct named {
     {"glm4moe", "nextn_predict_layers", U32(65), MOE_FAILED, "nextn_predict_layers: 65; allowed: 0 to 64"},
     {"glm4moe", "nextn_predict_layers", U32(0), MOE_DECLINED, "glm4moe has no place"},
     {"deepseek", "expert_shared_count", U32(3), MOE_FAILED, "ffn_gate_shexp.weight: 64 rows"},
+    {"deepseek", "expert_feed_forward_length", U32(16777216), MOE_FAILED,
+     "deepseek.expert_shared_count: 2 shared experts of 16777216 columns; allowed: 16777216"},
+    {"ernie4_5-moe", "expert_shared_count", U32(0), MOE_DECLINED, "ernie4_5-moe has no place"},
+    {"hunyuan-moe", "expert_shared_count", U32(0), MOE_DECLINED, "hunyuan-moe has no place"},
+    {"llama", "rope.dimension_sections",
+     VALUE(GGUF_ARRAY, "\5\0\0\0\4\0\0\0\0\0\0\0\6\0\0\0\5\0\0\0\5\0\0\0\0\0\0\0", ""), MOE_DECLINED,
+     "llama.rope.dimension_sections: llama has no rotations in sections"},
     {"granitemoe", "residual_scale", F32(__builtin_inff()), MOE_FAILED,
      "granitemoe.residual_scale: inf; allowed: 0 to"},
 };
@@ -459,11 +468,79 @@ static void test_named_errors(void **state) {
   }
 }
 
+/* ---- Keys that files may lack ---- */
+
+/* Without the key a model's graph is what it is with the tiny model's own value. */
+static const struct lacking {
+  const char *model, *key;
+  struct value other; /* another value, which gives another graph; no value: others are declined (named errors) */
+} lacking[] = {
+    {"deepseek2", "expert_gating_func", U32(1)}, /* GLM-4.7-Flash */
+    {"gemma4", "final_logit_softcapping", F32(20.0f)},
+    {"ernie4_5-moe", "expert_shared_count", {0, NULL, 0, NULL}},
+    {"hunyuan-moe", "expert_shared_count", {0, NULL, 0, NULL}},
+};
+
+/* What of the graph the keys above can change, as text: freed by the caller. Ends m. */
+static char *graph_text(struct maker *m) {
+  struct moe_error err = {0};
+  struct gguf *g = NULL;
+  struct ir_graph graph;
+  char *text = NULL;
+  size_t bytes = 0;
+  FILE *out = open_memstream(&text, &bytes);
+  assert_non_null(out);
+  if (gguf_open(maker_path(m), &g, &err) || family_build(g, &graph, &err)) fail_msg("%s: %s", what, err.message);
+  for (int i = 0; i < graph.n_node; i++) {
+    const struct ir_node *n = &graph.node[i];
+    fprintf(out, "%d %d %u gating %d sum %u cap %g", (int)n->op, n->layer, n->width, (int)n->a.gating, n->a.n_group_sum,
+            n->a.softcap);
+    for (int k = 0; k < IR_MAX_IN; k++) fprintf(out, " %d", n->in[k]);
+    for (int k = 0; k < IR_MAX_WEIGHT; k++) fprintf(out, " %s", n->weight[k] ? n->weight[k]->name : "-");
+    fputc('\n', out);
+  }
+  fclose(out);
+  ir_deinit(&graph);
+  gguf_close(g);
+  maker_deinit(m);
+  return text;
+}
+
+static char *graph_text_with(const struct model *model, const char *key, const struct value *value) {
+  struct maker m;
+  edit_key(&model->edit, &m, key, value->type, value->data, value->bytes);
+  return graph_text(&m);
+}
+
+static void test_keys_that_files_lack(void **state) {
+  (void)state;
+  for (size_t i = 0; i < sizeof lacking / sizeof *lacking; i++) {
+    const struct lacking *c = &lacking[i];
+    const struct model *model = NULL;
+    for (int k = 0; k < n_model && model == NULL; k++)
+      if (strcmp(models[k].name, c->model) == 0) model = &models[k];
+    if (model == NULL) fail_msg("no model %s", c->model);
+    char key[192];
+    struct maker m;
+    snprintf(key, sizeof key, "%s.%s", model->family, c->key);
+    snprintf(what, sizeof what, "%s: %s", model->name, key);
+    if (edit_find_key(&model->edit, key) < 0) fail_msg("%s: the tiny model lacks it", what);
+    edit_copy(&model->edit, &m);
+    char *with = graph_text(&m), *without = graph_text_with(model, key, &(struct value){0, NULL, 0, NULL});
+    if (strcmp(with, without) != 0) fail_msg("%s: left out, the graph is another", what);
+    char *other = c->other.data ? graph_text_with(model, key, &c->other) : NULL;
+    if (other != NULL && strcmp(with, other) == 0) fail_msg("%s = %s: the same graph", what, c->other.text);
+    free(with);
+    free(without);
+    free(other);
+  }
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_models_compile),         cmocka_unit_test(test_named_errors),
       cmocka_unit_test(test_any_value_of_any_key),   cmocka_unit_test(test_any_change_of_tensors),
-      cmocka_unit_test(test_weights_of_random_bits),
+      cmocka_unit_test(test_weights_of_random_bits), cmocka_unit_test(test_keys_that_files_lack),
   };
   return cmocka_run_group_tests(tests, make_models, free_models);
 }
