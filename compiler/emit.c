@@ -8,6 +8,7 @@
 #include "emit_tokenizer.h"
 #include "family.h"
 #include "img_writer.h"
+#include "keys.h"
 #include "pass.h"
 #include "progress.h"
 
@@ -213,6 +214,13 @@ enum moe_code emit_model_check(const struct gguf *gguf, struct moe_error *err) {
   return code;
 }
 
+/* Of a model that has compiled (an error is one line); also when told to be quiet. */
+static void emit_note_keys(const struct gguf *gguf) {
+  char list[512];
+  uint64_t n = keys_list_unknown(gguf, list, sizeof list);
+  if (n) fprintf(stderr, "moec: keys that moec does not know and ignores: %s (%llu)\n", list, (unsigned long long)n);
+}
+
 enum moe_code emit_image(const char *path, const struct emit_options *options, struct moe_error *err) {
   struct emit e = {.options = options};
   struct gguf *gguf = NULL;
@@ -230,6 +238,7 @@ enum moe_code emit_image(const char *path, const struct emit_options *options, s
     parallel_destroy(e.pool);
     emit_deinit(&e);
   }
+  if (!code) emit_note_keys(gguf);
   gguf_close(gguf);
   return code;
 }

@@ -8,6 +8,7 @@
 #include "family.h"
 #include "gguf_kind.h"
 #include "gguf_text.h"
+#include "keys.h"
 #include "nextn.h"
 #include "src_gguf.h"
 
@@ -228,6 +229,16 @@ static uint64_t active_weights(const struct gguf *g, const struct gguf_string *a
   return weights;
 }
 
+/* Hyperparameters that moec does not know, and ignores. */
+static json_t *unknown_keys(const struct gguf *g) {
+  json_t *list = json_array();
+  for (uint64_t i = 0; i < gguf_n_key(g); i++) {
+    const char *key = keys_unknown(g, i);
+    if (key != NULL) json_array_append_new(list, text_value(key, strlen(key)));
+  }
+  return list;
+}
+
 /* The NextN blocks behind the trunk; null where the file says nothing of such. */
 static json_t *nextn_report(const struct gguf *g, const json_t *hparams) {
   const json_t *n_layer = json_object_get(hparams, "block_count"),
@@ -267,6 +278,7 @@ static void model_report(const struct gguf *g, const struct gguf_string *archite
   json_object_set_new(object, "n_ctx", json_is_integer(n_ctx) ? json_incref(n_ctx) : json_null());
   json_object_set_new(object, "n_tensor", count_value(gguf_n_tensor(g)));
   json_object_set_new(object, "hyperparameters", hparams);
+  json_object_set_new(object, "unknown_keys", unknown_keys(g));
   json_object_set_new(object, "nextn", nextn_report(g, hparams));
   json_object_set_new(object, "tokenizer", tokenizer(g));
   json_object_set_new(object, "formats", formats_report(tally, n));

@@ -80,6 +80,11 @@ static void print_model(const json_t *object, FILE *out) {
     print_value(value, out);
     fputc('\n', out);
   }
+  value = json_object_get(object, "unknown_keys");
+  if (json_array_size(value) == 0) return;
+  fprintf(out, "unknown keys     ");
+  print_value(value, out);
+  fprintf(out, ", ignored\n");
 }
 
 static void print_formats(const json_t *formats, FILE *out) {

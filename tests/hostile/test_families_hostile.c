@@ -19,6 +19,7 @@
 #include "emit.h"
 #include "family.h"
 #include "gguf_edit.h"
+#include "keys.h"
 #include "oracle.h"
 #include "src_gguf.h"
 
@@ -536,11 +537,37 @@ static void test_keys_that_files_lack(void **state) {
   }
 }
 
+/* Every key of the tiny models is known; one that is not is named. */
+static void test_unknown_keys(void **state) {
+  (void)state;
+  for (int i = 0; i < n_model; i++) {
+    char key[192], list[256];
+    struct maker m;
+    struct gguf *g = NULL;
+    snprintf(what, sizeof what, "%s", models[i].name);
+    edit_copy(&models[i].edit, &m);
+    assert_int_equal(gguf_open(maker_path(&m), &g, NULL), MOE_OK);
+    if (keys_list_unknown(g, list, sizeof list) != 0) fail_msg("%s: %s", what, list);
+    gguf_close(g);
+    maker_deinit(&m);
+    snprintf(key, sizeof key, "%s.rope.unheard_of", models[i].family);
+    edit_key(&models[i].edit, &m, key, GGUF_U32, "\1\0\0\0", 4);
+    assert_int_equal(gguf_open(maker_path(&m), &g, NULL), MOE_OK);
+    assert_int_equal(keys_list_unknown(g, list, sizeof list), 1);
+    assert_string_equal(list, key);
+    assert_int_equal(keys_list_unknown(g, list, 4), 1); /* cut */
+    assert_int_equal(strlen(list), 3);
+    gguf_close(g);
+    maker_deinit(&m);
+  }
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_models_compile),         cmocka_unit_test(test_named_errors),
       cmocka_unit_test(test_any_value_of_any_key),   cmocka_unit_test(test_any_change_of_tensors),
       cmocka_unit_test(test_weights_of_random_bits), cmocka_unit_test(test_keys_that_files_lack),
+      cmocka_unit_test(test_unknown_keys),
   };
   return cmocka_run_group_tests(tests, make_models, free_models);
 }

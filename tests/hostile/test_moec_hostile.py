@@ -235,6 +235,18 @@ def test_inspect_agrees():
         assert pattern is None or re.search(pattern, report["reasons"][0]), report["reasons"]
 
 
+def test_unknown_key():
+    """Ignored, but not silently."""
+    path = given(bytes(edit().add("qwen3moe.rope.unheard_of", 8, "1").data))
+    assert json.loads(moec("inspect", path, "--json").stdout)["unknown_keys"] == ["rope.unheard_of"]
+    assert 'unknown keys     ["rope.unheard_of"], ignored' in moec("inspect", path).stdout.splitlines()
+    r = moec(path, "-q", "--dump-plan")
+    assert r.returncode == 0 and r.stderr == "moec: keys that moec does not know and ignores: qwen3moe.rope.unheard_of (1)\n", r.stderr
+    path = given(GOOD)
+    assert json.loads(moec("inspect", path, "--json").stdout)["unknown_keys"] == []
+    assert "unknown keys" not in moec("inspect", path).stdout and not moec(path, "-q", "--dump-plan").stderr
+
+
 def test_places():
     given(GOOD)
     refused("no such file", WORK / "none.gguf", (1,), "none.gguf")
