@@ -1,6 +1,6 @@
 """A model with a NextN block behind its trunk: whole, in parts, or absent, the trunk computes the same; a whole block's planes are in the image,
 bit for bit, and are not loaded; the manifest and `moec inspect` say so. Its golden is tiny-glm4moe.json (test_tiny.py). A hybrid (tiny-qwen35moe.json)
-with such a block behind its recurrent layers computes as without."""
+with such a block behind its recurrent layers computes as without, and so does glm4 (GLM-OCR; tiny-glm4v.json)."""
 import json
 import os
 import pathlib
@@ -61,20 +61,21 @@ def check(variant, texts, counts, folder):
     return oracle["ids"], oracle["logprobs"], answer["ids"], answer["logprobs"]
 
 
-def check_hybrid(folder):
-    row = tiny_models.FAMILIES["qwen35moe"]
-    attends = row["per_layer"][1]
-    tiny_models.FAMILIES["hybrid"] = {**row, "layers": row["layers"] + 1, "keys": {**row["keys"], "nextn_predict_layers": 1},
-                                      "per_layer": {1: attends, row["layers"]: [*attends, tiny_models.NEXTN_GLM]}}
-    model = folder / "hybrid.gguf"
-    model.write_bytes(tiny_models.gguf("hybrid"))
-    for sample in json.loads((pathlib.Path(__file__).parent / "tiny-qwen35moe.json").read_text())["samples"]:
-        assert golden_bars.oracle(MOEC, model, sample["prompt_ids"], len(sample["ids"]))["ids"] == sample["ids"], "the hybrid's trunk"
+def check_behind(name, texts, folder):
+    """The golden's tokens come from a row with one more block, whole, of these texts."""
+    row = tiny_models.FAMILIES[name]
+    tiny_models.FAMILIES["behind"] = {**row, "layers": row["layers"] + 1, "keys": {**row["keys"], "nextn_predict_layers": 1},
+                                      "per_layer": {**row["per_layer"], row["layers"]: [*texts, tiny_models.NEXTN_GLM]}}
+    model = folder / "behind.gguf"
+    model.write_bytes(tiny_models.gguf("behind"))
+    for sample in json.loads((pathlib.Path(__file__).parent / f"tiny-{name}.json").read_text())["samples"]:
+        assert golden_bars.oracle(MOEC, model, sample["prompt_ids"], len(sample["ids"]))["ids"] == sample["ids"], f"the trunk of {name}"
 
 
 folder = pathlib.Path(os.environ["BUILD_DIR"], "tests-nextn")
 folder.mkdir(exist_ok=True)
-check_hybrid(folder)
+check_behind("qwen35moe", tiny_models.FAMILIES["qwen35moe"]["per_layer"][1], folder)
+check_behind("glm4v", tiny_models.FAMILIES["glm4v"]["layer"], folder)
 answers = {v: check(v, texts, counts, folder) for v, (texts, counts) in VARIANTS.items()}
 whole = answers["whole"]
 assert whole[0] == SAMPLE["ids"] == whole[2], "the trunk's tokens"
