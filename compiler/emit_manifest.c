@@ -152,7 +152,9 @@ enum moe_code emit_selftest(struct emit_bytes *section, const struct plan *plan,
   const struct oracle_request request = {.prompt = ids,
                                          .n_prompt = emit_prompt(tokenizer, ids, capacity),
                                          .n_predict = n_predict,
-                                         .n_top = g->n_vocab < 8 ? g->n_vocab : 8};
+                                         .n_top = g->n_vocab < 8 ? g->n_vocab : 8,
+                                         .suppress = tokenizer->suppress,
+                                         .n_suppress = tokenizer->n_suppress};
   struct oracle_result result;
   enum moe_code code = oracle_run(g, pool, &request, &result, err);
   if (code) return code;

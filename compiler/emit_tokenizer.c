@@ -84,6 +84,7 @@ struct emission {
   uint8_t *charsmap; /* the key's bytes */
   char cut[CUT_BYTES];
   struct img_tokenizer_source s;
+  uint32_t suppress[IMG_TOKENIZER_MAX_SUPPRESS];
 };
 
 /* A key that names a token; IMG_TOKEN_NONE when it is missing or all ones (which some writers mean by "none"). */
@@ -221,6 +222,35 @@ static enum moe_code read_ids(struct emission *e, uint32_t *eom_id, struct moe_e
   return MOE_OK;
 }
 
+/* The ids that are never sampled (newer Gemma 4 files have some), as the key has them. */
+static enum moe_code read_suppressed(struct emission *e, struct moe_error *err) {
+  const char *key = "tokenizer.ggml.suppress_tokens";
+  struct gguf_array a;
+  if (!gguf_has(e->g, key)) return MOE_OK;
+  enum moe_code c = gguf_get_array_of(e->g, key, GGUF_I64, &a, err);
+  if (c) return c;
+  if (a.count > IMG_TOKENIZER_MAX_SUPPRESS)
+    return moe_fail(err, MOE_DECLINED, "%s: %" PRIu64 " tokens, at most %u can be suppressed", key, a.count,
+                    IMG_TOKENIZER_MAX_SUPPRESS);
+  for (uint64_t i = 0; i < a.count; i++) {
+    int64_t id = gguf_array_i64(&a, i);
+    if (id < 0 || id >= IMG_TOKENIZER_MAX_VOCAB)
+      return moe_fail(err, MOE_FAILED, "%s[%" PRIu64 "]: %" PRId64 " is no token", key, i, id);
+    e->suppress[i] = (uint32_t)id;
+  }
+  e->s.suppress = e->suppress;
+  e->s.n_suppress = (uint32_t)a.count;
+  return MOE_OK;
+}
+
+static enum moe_code check_suppressed(const struct emission *e, struct moe_error *err) {
+  for (uint32_t i = 0; i < e->s.n_suppress; i++)
+    if (e->suppress[i] >= e->v.n)
+      return moe_fail(err, MOE_FAILED, "tokenizer.ggml.suppress_tokens[%u]: token %u, tokenizer.ggml.tokens has %u", i,
+                      e->suppress[i], e->v.n);
+  return MOE_OK;
+}
+
 /* ---- Strip flags ---- */
 
 static void apply_strip(struct vocab *v, const char *token, uint16_t flags) {
@@ -326,7 +356,9 @@ static enum moe_code emit(struct emission *e, uint8_t **bytes, uint64_t *len, st
   uint32_t eom_id, eog[COUNT(eog_tokens) + 3];
   enum moe_code c;
   if ((c = choose_model(e, err))) return c;
+  if ((c = read_suppressed(e, err))) return c;
   if ((c = vocab_read(e->g, e->model->kind, e->model->merges != FILE_MERGES, &e->v, err))) return c;
+  if ((c = check_suppressed(e, err))) return c;
   if ((c = read_merges(e, note, err))) return c;
   if ((c = read_ids(e, &eom_id, err))) return c;
   if ((c = read_flags(e, err))) return c;
@@ -356,7 +388,8 @@ static enum moe_code emit(struct emission *e, uint8_t **bytes, uint64_t *len, st
 
 enum moe_code emit_tokenizer_served(const struct gguf *g, struct moe_error *err) {
   struct emission e = {.g = g};
-  return choose_model(&e, err);
+  enum moe_code c = choose_model(&e, err);
+  return c ? c : read_suppressed(&e, err);
 }
 
 enum moe_code emit_tokenizer(const struct gguf *g, uint8_t **bytes, uint64_t *len, struct emit_tokenizer_note *note,

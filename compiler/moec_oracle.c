@@ -85,7 +85,9 @@ static enum moe_code moec_oracle_run(const struct ir_graph *graph, const struct 
                                          .n_predict = (uint32_t)options->n_predict,
                                          .n_top = (uint32_t)options->n_top,
                                          .stop = tokenizer->eog,
-                                         .n_stop = tokenizer->n_eog};
+                                         .n_stop = tokenizer->n_eog,
+                                         .suppress = tokenizer->suppress,
+                                         .n_suppress = tokenizer->n_suppress};
   struct oracle_result result;
   if (!code) code = oracle_run(graph, pool, &request, &result, err);
   if (!code) {

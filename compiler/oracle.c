@@ -159,12 +159,20 @@ static double oracle_ms(void) {
   return (double)t.tv_sec * 1e3 + (double)t.tv_nsec / 1e6;
 }
 
-static bool oracle_stops(const struct oracle_request *r, uint32_t id) {
-  for (uint32_t i = 0; i < r->n_stop; i++)
-    if (r->stop[i] == id) return true;
+static bool oracle_has(const uint32_t *ids, uint32_t n, uint32_t id) {
+  for (uint32_t i = 0; i < n; i++)
+    if (ids[i] == id) return true;
   return false;
 }
 
+/* The id of the largest logit that is not suppressed; ties to the lower id. */
+static uint32_t oracle_choose(const double *logits, uint32_t n_vocab, const struct oracle_request *r) {
+  uint32_t best = 0;
+  while (oracle_has(r->suppress, r->n_suppress, best)) best++; /* fewer are suppressed than there are */
+  for (uint32_t i = best + 1; i < n_vocab; i++)
+    if (logits[i] > logits[best] && !oracle_has(r->suppress, r->n_suppress, i)) best = i;
+  return best;
+}
 /* The prompt in chunks, then token by token. */
 static enum moe_code oracle_generate(struct oracle *o, const struct oracle_request *request,
                                      struct oracle_result *result, struct moe_error *err) {
@@ -180,6 +188,7 @@ static enum moe_code oracle_generate(struct oracle *o, const struct oracle_reque
   for (uint32_t i = 0; i < request->n_predict && !code; i++) {
     struct oracle_top best[1];
     struct oracle_top *top = request->n_top ? result->top + (uint64_t)i * request->n_top : best;
+    uint32_t chosen = oracle_choose(logits, o->graph->n_vocab, request);
     oracle_top_of(logits, o->graph->n_vocab, request->n_top ? request->n_top : 1, top);
     free(logits);
     logits = NULL;
@@ -187,8 +196,8 @@ static enum moe_code oracle_generate(struct oracle *o, const struct oracle_reque
     if (!isfinite(top[0].logprob))
       return moe_fail(err, MOE_FAILED, "position %u: the logits are not finite; %s", request->n_prompt - 1 + i,
                       oracle_damage(o->graph, why));
-    result->ids[result->n_id++] = top[0].id;
-    if (oracle_stops(request, top[0].id) || i + 1 == request->n_predict) break;
+    result->ids[result->n_id++] = chosen;
+    if (oracle_has(request->stop, request->n_stop, chosen) || i + 1 == request->n_predict) break;
     code = oracle_rows(o, &result->ids[i], 1, request->n_prompt + i, true, &logits, err);
   }
   free(logits);
@@ -202,12 +211,18 @@ static enum moe_code oracle_check(const struct ir_graph *graph, const struct ora
   if ((uint64_t)r->n_prompt + r->n_predict > graph->n_ctx)
     return moe_fail(err, MOE_FAILED, "a prompt of %u ids and %u to generate; the model's context is %u", r->n_prompt,
                     r->n_predict, graph->n_ctx);
+  if (r->n_suppress >= graph->n_vocab)
+    return moe_fail(err, MOE_FAILED, "%u suppressed ids; the vocabulary has %u", r->n_suppress, graph->n_vocab);
   if (r->n_top > ORACLE_MAX_TOP || r->n_top > graph->n_vocab)
     return moe_fail(err, MOE_FAILED, "%u log-probabilities a position; allowed: at most %u, and the %u ids there are",
                     r->n_top, ORACLE_MAX_TOP, graph->n_vocab);
   for (uint32_t i = 0; i < r->n_prompt; i++)
     if (r->prompt[i] >= graph->n_vocab)
       return moe_fail(err, MOE_FAILED, "prompt id %u is %u; the vocabulary has %u", i, r->prompt[i], graph->n_vocab);
+  for (uint32_t i = 0; i < r->n_suppress; i++)
+    if (r->suppress[i] >= graph->n_vocab)
+      return moe_fail(err, MOE_FAILED, "suppressed id %u is %u; the vocabulary has %u", i, r->suppress[i],
+                      graph->n_vocab);
   return MOE_OK;
 }
 

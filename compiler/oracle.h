@@ -20,6 +20,8 @@ struct oracle_request {
   uint32_t n_top;       /* log-probabilities kept a position, at most ORACLE_MAX_TOP */
   const uint32_t *stop; /* n_stop ids that end the text; borrowed */
   uint32_t n_stop;
+  const uint32_t *suppress; /* n_suppress ids that are never chosen (they stay in the log-probabilities); borrowed */
+  uint32_t n_suppress;
 };
 
 struct oracle_top {

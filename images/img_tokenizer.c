@@ -9,8 +9,8 @@
 #include <string.h>
 
 static const char *const table_names[IMG_TOKENIZER_T_COUNT] = {
-    "pre_name", "patterns", "token_start", "token_bytes", "token_attr", "token_slots", "merge_slots",
-    "byte_ids", "added",    "eog",         "scores",      "sorted",     "charsmap",    "replacements"};
+    "pre_name", "patterns", "token_start", "token_bytes", "token_attr", "token_slots",  "merge_slots", "byte_ids",
+    "added",    "eog",      "scores",      "sorted",      "charsmap",   "replacements", "suppress"};
 
 /* Table `which` must lie in the payload, aligned, with exactly `want` bytes (any number when want is UINT64_MAX). */
 static enum moe_code check_table(const struct img_tokenizer_header *h, uint64_t len, enum img_tokenizer_table which,
@@ -97,13 +97,16 @@ static enum moe_code check_header(const struct img_tokenizer_header *h, uint64_t
                                                 unigram ? (uint64_t)h->n_vocab * 4 : 0,
                                                 unigram ? UINT64_MAX : 0,
                                                 chars ? UINT64_MAX : 0,
-                                                chars ? UINT64_MAX : 0};
+                                                chars ? UINT64_MAX : 0,
+                                                UINT64_MAX};
   for (int t = 0; t < IMG_TOKENIZER_T_COUNT; t++)
     if ((c = check_table(h, len, (enum img_tokenizer_table)t, want[t], err))) return c;
   for (int t = IMG_TOKENIZER_T_SORTED; t < IMG_TOKENIZER_T_COUNT; t++)
     if ((h->tables[t].bytes % 4 != 0 && t != IMG_TOKENIZER_T_REPLACEMENTS) || h->tables[t].bytes / 4 > UINT32_MAX)
       return moe_fail(err, MOE_FAILED, "TOKENIZER %s: %" PRIu64 " bytes are not a number of entries", table_names[t],
                       h->tables[t].bytes);
+  uint64_t most = h->n_vocab - 1 < IMG_TOKENIZER_MAX_SUPPRESS ? h->n_vocab - 1 : IMG_TOKENIZER_MAX_SUPPRESS;
+  if ((c = check_count("suppress bytes", h->tables[IMG_TOKENIZER_T_SUPPRESS].bytes, 0, 4 * most, err))) return c;
   return check_count("pre_name bytes", h->tables[IMG_TOKENIZER_T_PRE_NAME].bytes, 1, 255, err);
 }
 
@@ -217,6 +220,11 @@ static enum moe_code check_lists(const struct img_tokenizer *v, struct moe_error
     if (v->eog[i] >= v->n_vocab || (i > 0 && v->eog[i] <= v->eog[i - 1]))
       return moe_fail(err, MOE_FAILED, "TOKENIZER eog[%u]: token %u is none of the %u tokens or not in ascending order",
                       i, v->eog[i], v->n_vocab);
+  for (uint32_t i = 0; i < v->n_suppress; i++)
+    if (v->suppress[i] >= v->n_vocab || (i > 0 && v->suppress[i] <= v->suppress[i - 1]))
+      return moe_fail(err, MOE_FAILED,
+                      "TOKENIZER suppress[%u]: token %u is none of the %u tokens or not in ascending order", i,
+                      v->suppress[i], v->n_vocab);
   return MOE_OK;
 }
 
@@ -282,6 +290,8 @@ enum moe_code img_tokenizer_open(const void *bytes, uint64_t len, struct img_tok
       .n_added = h->n_added,
       .eog = AT(EOG),
       .n_eog = h->n_eog,
+      .suppress = AT(SUPPRESS),
+      .n_suppress = (uint32_t)(h->tables[IMG_TOKENIZER_T_SUPPRESS].bytes / 4),
       .key = &h->key,
       .scores = AT(SCORES),
       .sorted = AT(SORTED),

@@ -21,6 +21,8 @@
 /* Longest token, in bytes; longest normal token of kinds 2 and 3, whose parts are looked up one by one. */
 #define IMG_TOKENIZER_MAX_TOKEN 65535u
 #define IMG_TOKENIZER_MAX_PIECE 512u
+/* Most suppressed tokens. */
+#define IMG_TOKENIZER_MAX_SUPPRESS 8u
 /* Longest run of occupied slots in a hash table: with these keyed hashes at 5/8 load a run of 200 is not seen even
  * among 2^24 entries, and a lookup never takes longer than such a run. */
 #define IMG_TOKENIZER_MAX_RUN 1024u
@@ -98,6 +100,8 @@ struct img_tokenizer {
   uint32_t n_added;
   const uint32_t *eog; /* [n_eog] tokens that end a generation, ascending ids */
   uint32_t n_eog;
+  const uint32_t *suppress; /* [n_suppress] tokens that are never sampled, ascending ids */
+  uint32_t n_suppress;
   const struct img_tokenizer_key *key; /* of the hash tables */
   /* Kind 3, else empty: */
   const float *scores;    /* [n_vocab] natural logarithms of probabilities, finite */
@@ -174,6 +178,8 @@ struct img_tokenizer_source {
   const struct img_merge *merges;   /* [n_merge] in any order, pairs unique */
   const uint32_t *eog;              /* [n_eog] in any order, may repeat */
   uint32_t n_eog;
+  const uint32_t *suppress; /* [n_suppress] in any order, may repeat; at most IMG_TOKENIZER_MAX_SUPPRESS */
+  uint32_t n_suppress;
   const float *scores;      /* [n_vocab], kind 3 only */
   const uint32_t *charsmap; /* [n_charsmap] or none; kinds 2 and 3 */
   uint32_t n_charsmap;
@@ -211,6 +217,7 @@ enum img_tokenizer_table {
   IMG_TOKENIZER_T_SORTED,
   IMG_TOKENIZER_T_CHARSMAP,
   IMG_TOKENIZER_T_REPLACEMENTS,
+  IMG_TOKENIZER_T_SUPPRESS,
   IMG_TOKENIZER_T_COUNT,
 };
 
@@ -227,7 +234,7 @@ struct img_tokenizer_header {
   } tables[IMG_TOKENIZER_T_COUNT];
 };
 
-#define IMG_TOKENIZER_LAYOUT 2u
+#define IMG_TOKENIZER_LAYOUT 3u
 
 _Static_assert(sizeof(struct img_tokenizer_header) == 16 * 4 + 32 + 16 * IMG_TOKENIZER_T_COUNT, "no padding");
 _Static_assert(sizeof(struct img_merge) == 16, "no padding");

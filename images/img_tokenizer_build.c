@@ -64,13 +64,13 @@ static int id_order(const void *pa, const void *pb) {
 }
 
 /* The ids ascending, each once. Returns their number; *ids is malloc'd. */
-static uint32_t collect_eog(const struct img_tokenizer_source *s, uint32_t **ids) {
-  uint32_t *list = malloc(((size_t)s->n_eog + 1) * sizeof *list), kept = 0;
+static uint32_t collect_ids(const uint32_t *from, uint32_t n, uint32_t **ids) {
+  uint32_t *list = malloc(((size_t)n + 1) * sizeof *list), kept = 0;
   *ids = list;
   if (!list) return 0;
-  if (s->n_eog) memcpy(list, s->eog, s->n_eog * sizeof *list);
-  qsort(list, s->n_eog, sizeof *list, id_order);
-  for (uint32_t i = 0; i < s->n_eog; i++)
+  if (n) memcpy(list, from, n * sizeof *list);
+  qsort(list, n, sizeof *list, id_order);
+  for (uint32_t i = 0; i < n; i++)
     if (kept == 0 || list[kept - 1] != list[i]) list[kept++] = list[i];
   return kept;
 }
@@ -146,9 +146,16 @@ static enum moe_code fill_merges(const struct img_tokenizer_source *s, const str
   return MOE_OK;
 }
 
+/* The ordered lists of a payload. */
+struct lists {
+  struct token_key *added, *pieces;
+  uint32_t *eog, *suppress;
+  uint32_t n_pieces, n_suppress;
+};
+
 /* Sizes of the tables in bytes; false when the tokens' bytes do not fit 32-bit offsets. */
-static bool table_sizes(const struct img_tokenizer_source *s, const struct img_tokenizer_header *h, uint32_t n_sorted,
-                        uint64_t bytes[IMG_TOKENIZER_T_COUNT]) {
+static bool table_sizes(const struct img_tokenizer_source *s, const struct img_tokenizer_header *h,
+                        const struct lists *l, uint64_t bytes[IMG_TOKENIZER_T_COUNT]) {
   uint64_t text = 0, patterns = 0;
   for (uint32_t i = 0; i < s->n_vocab; i++) text += s->token_len[i];
   for (uint32_t i = 0; i < s->n_pattern; i++) patterns += strlen(s->patterns[i]) + 1;
@@ -164,20 +171,14 @@ static bool table_sizes(const struct img_tokenizer_source *s, const struct img_t
       [IMG_TOKENIZER_T_ADDED] = (uint64_t)h->n_added * 4,
       [IMG_TOKENIZER_T_EOG] = (uint64_t)h->n_eog * 4,
       [IMG_TOKENIZER_T_SCORES] = s->kind == IMG_TOKENIZER_UNIGRAM ? (uint64_t)s->n_vocab * 4 : 0,
-      [IMG_TOKENIZER_T_SORTED] = (uint64_t)n_sorted * 4,
+      [IMG_TOKENIZER_T_SORTED] = (uint64_t)l->n_pieces * 4,
       [IMG_TOKENIZER_T_CHARSMAP] = (uint64_t)s->n_charsmap * 4,
       [IMG_TOKENIZER_T_REPLACEMENTS] = s->replacements_len,
+      [IMG_TOKENIZER_T_SUPPRESS] = (uint64_t)l->n_suppress * 4,
   };
   memcpy(bytes, sizes, sizeof sizes);
   return text <= UINT32_MAX;
 }
-
-/* The ordered lists of a payload. */
-struct lists {
-  struct token_key *added, *pieces;
-  uint32_t *eog;
-  uint32_t n_pieces;
-};
 
 /* Everything but what is hashed. */
 static void fill_lists(const struct img_tokenizer_source *s, const struct img_tokenizer_header *h,
@@ -191,6 +192,7 @@ static void fill_lists(const struct img_tokenizer_source *s, const struct img_to
   for (uint32_t i = 0; i < h->n_added; i++) added[i] = l->added[i].id;
   for (uint32_t i = 0; i < l->n_pieces; i++) pieces[i] = l->pieces[i].id;
   if (h->n_eog) memcpy(AT(EOG), l->eog, h->n_eog * sizeof *l->eog);
+  if (l->n_suppress) memcpy(AT(SUPPRESS), l->suppress, l->n_suppress * sizeof *l->suppress);
   if (sizes[IMG_TOKENIZER_T_SCORES]) memcpy(AT(SCORES), s->scores, sizes[IMG_TOKENIZER_T_SCORES]);
   if (s->n_charsmap) memcpy(AT(CHARSMAP), s->charsmap, sizes[IMG_TOKENIZER_T_CHARSMAP]);
   if (s->replacements_len) memcpy(AT(REPLACEMENTS), s->replacements, s->replacements_len);
@@ -203,8 +205,7 @@ enum { MAX_ATTEMPT = 3 };
 static enum moe_code write_payload(const struct img_tokenizer_source *s, struct img_tokenizer_header *h,
                                    const struct lists *l, uint8_t **bytes, uint64_t *len, struct moe_error *err) {
   uint64_t sizes[IMG_TOKENIZER_T_COUNT];
-  if (!table_sizes(s, h, l->n_pieces, sizes))
-    return moe_fail(err, MOE_FAILED, "TOKENIZER: the tokens have over 4 GiB of text");
+  if (!table_sizes(s, h, l, sizes)) return moe_fail(err, MOE_FAILED, "TOKENIZER: the tokens have over 4 GiB of text");
   *len = lay_out(h, sizes);
   uint8_t *out = calloc(1, *len);
   if (!out) return moe_fail(err, MOE_FAILED, "TOKENIZER: no memory for %llu bytes", (unsigned long long)*len);
@@ -232,7 +233,8 @@ enum moe_code img_tokenizer_build(const struct img_tokenizer_source *s, uint8_t 
     return moe_fail(err, MOE_FAILED, "TOKENIZER: %u tokens and %u merges, allowed are 1 to %u and 0 to %u", s->n_vocab,
                     s->n_merge, IMG_TOKENIZER_MAX_VOCAB, IMG_TOKENIZER_MAX_MERGE);
   struct lists l;
-  uint32_t n_normal = 0, n_added = collect(s, is_added, &l.added), n_eog = collect_eog(s, &l.eog);
+  uint32_t n_normal = 0, n_added = collect(s, is_added, &l.added), n_eog = collect_ids(s->eog, s->n_eog, &l.eog);
+  l.n_suppress = collect_ids(s->suppress, s->n_suppress, &l.suppress);
   l.n_pieces = collect(s, is_piece, &l.pieces);
   for (uint32_t i = 0; i < s->n_vocab; i++) n_normal += (s->token_attr[i] & 0xff) == IMG_TOKEN_NORMAL;
   struct img_tokenizer_header h = {
@@ -253,11 +255,12 @@ enum moe_code img_tokenizer_build(const struct img_tokenizer_source *s, uint8_t 
       .n_token_slot = slots_for(n_normal),
       .n_merge_slot = slots_for(s->n_merge),
   };
-  enum moe_code c = l.added && l.eog && l.pieces
+  enum moe_code c = l.added && l.eog && l.suppress && l.pieces
                         ? write_payload(s, &h, &l, bytes, len, err)
-                        : moe_fail(err, MOE_FAILED, "TOKENIZER: no memory for the lists of added tokens");
+                        : moe_fail(err, MOE_FAILED, "TOKENIZER: no memory for the lists of tokens");
   free(l.added);
   free(l.pieces);
   free(l.eog);
+  free(l.suppress);
   return c;
 }

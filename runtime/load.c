@@ -170,7 +170,10 @@ static int load_compare_templates(const void *a, const void *b) {
   return x->index < y->index ? -1 : x->index > y->index;
 }
 
-/* The tier's templates in the scheduler's order, and the step blocks' shape with the model's end tokens. */
+_Static_assert(IMG_MAX_SUPPRESS == IMG_TOKENIZER_MAX_SUPPRESS, "what a payload may have fits a step block");
+
+/* The tier's templates in the scheduler's order, and the step blocks' shape with the model's end tokens and suppressed
+ * ones. */
 static enum moe_code load_steps(struct load *load, struct moe_error *err) {
   const struct img_view *v = &load->view;
   load->templates = calloc((size_t)v->templates.n_template + 1, sizeof *load->templates);
@@ -198,6 +201,8 @@ static enum moe_code load_steps(struct load *load, struct moe_error *err) {
     return moe_fail(err, MOE_FAILED, "TOKENIZER: %u end tokens; allowed at most %d", tokenizer.n_eog, IMG_MAX_STOP);
   load->shape.n_stop = tokenizer.n_eog;
   for (uint32_t i = 0; i < tokenizer.n_eog; i++) load->shape.stop[i] = (int32_t)tokenizer.eog[i];
+  load->shape.n_suppress = tokenizer.n_suppress;
+  for (uint32_t i = 0; i < tokenizer.n_suppress; i++) load->shape.suppress[i] = (int32_t)tokenizer.suppress[i];
   return MOE_OK;
 }
 

@@ -24,6 +24,8 @@ enum moe_code step_writer_init(struct step_writer *w, const struct step_shape *s
   block[IMG_STEP_PAGE_STRIDE] = shape->page_stride;
   block[IMG_STEP_N_STOP] = shape->n_stop;
   for (uint32_t i = 0; i < shape->n_stop; i++) block[IMG_STEP_STOP + i] = (uint32_t)shape->stop[i];
+  block[IMG_STEP_N_SUPPRESS] = shape->n_suppress;
+  for (uint32_t i = 0; i < shape->n_suppress; i++) block[IMG_STEP_SUPPRESS + i] = (uint32_t)shape->suppress[i];
   return MOE_OK;
 }
 

@@ -39,10 +39,10 @@ struct step_device {
 /* No row yet. */
 #define STEP_NO_SLOT UINT32_MAX
 
-/* Sizes that the blocks' layout depends on, and the stop ids. */
+/* Sizes that the blocks' layout depends on, and the stop and suppressed ids. */
 struct step_shape {
-  uint32_t max_row, n_slot, page_stride, n_stop;
-  int32_t stop[IMG_MAX_STOP];
+  uint32_t max_row, n_slot, page_stride, n_stop, n_suppress;
+  int32_t stop[IMG_MAX_STOP], suppress[IMG_MAX_SUPPRESS];
 };
 
 /* Writes one of the two step blocks. */
@@ -54,7 +54,7 @@ struct step_writer {
   uint32_t slot, run_row; /* of the last row, and the first row of its run */
 };
 
-/* Writes what never changes (stride, stop ids). block: borrowed. Errors: MOE_FAILED (memory). */
+/* Writes what never changes (stride, stop ids, suppressed ids). block: borrowed. Errors: MOE_FAILED (memory). */
 enum moe_code step_writer_init(struct step_writer *writer, const struct step_shape *shape, uint32_t *block,
                                struct moe_error *err);
 void step_writer_deinit(struct step_writer *writer);

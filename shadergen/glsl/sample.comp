@@ -1,5 +1,7 @@
 /* sample.comp: one workgroup per select record: the done rule, the token, its log-probability, the most likely ids.
  *
+ * Log-probabilities are those of the unmodified softmax. Then the logits of the step block's suppressed ids become the lowest there is, so that
+ * none of them is sampled.
  * Greedy (temperature 0): largest logit, ties to the lower id. Else, in this order: top_k keeps logits not below the k-th largest; top_p
  * keeps the fewest largest whose softmax mass (among those kept) reaches top_p; min_p keeps p >= min_p * p_max; temperature; then the
  * largest of logit / T + G with Gumbel noise G keyed by (seed, position, id): a sample of the softmax, the same
@@ -42,6 +44,16 @@ void group_best(inout float v, inout uint id) {
 
 uint select_; /* record */
 float logit(uint id) { return ld_logits_float(4 * (uint64_t(select_) * LOGIT_STRIDE + min(id, uint(N_VOCAB - 1)))); }
+/* Makes the logits of the suppressed ids the lowest; false: there are none. Each invocation writes those that it alone reads in the loops
+ * below (id modulo WG), so that nobody waits for anybody; a lowest logit has no mass, and beats nothing but another one. */
+bool suppress() {
+  uint n = min(step_word(IMG_STEP_N_SUPPRESS), uint(IMG_MAX_SUPPRESS));
+  for (uint i = 0; i < n; i++) {
+    uint id = step_word(IMG_STEP_SUPPRESS + i);
+    if (id % WG == TID && id < N_VOCAB) st_logits_float(4 * (uint64_t(select_) * LOGIT_STRIDE + id), LOWEST);
+  }
+  return n > 0;
+}
 /* Unsigned integers in the order of the floats. */
 uint key_of(float v) {
   uint b = floatBitsToUint(v);
@@ -128,7 +140,19 @@ void main() {
   float top;
   uint best;
   next_best(true, top, best);
-  float log_total = log(above(0, true, top)); /* of exp(logit - top) */
+  float unmodified_top = top, log_total = log(above(0, true, top)); /* of exp(logit - top) */
+  uint n_top = min(step_select(select_, IMG_SELECT_N_TOP), uint(IMG_MAX_TOP));
+  float last = top;
+  uint last_id = best;
+  for (uint i = 0; i < min(n_top, uint(N_VOCAB)); i++) {
+    if (i > 0) next_best(false, last, last_id);
+    if (TID == 0) {
+      st_result_uint(result_word(IMG_RESULT_TOP_ID + i), last_id);
+      st_result_float(result_word(IMG_RESULT_TOP_LOGPROB + i), last - top - log_total);
+    }
+  }
+
+  if (suppress()) next_best(true, top, best);
   float temperature = uintBitsToFloat(step_select(select_, IMG_SELECT_TEMPERATURE));
   uint id = temperature > 0.0 ? sample_id(top, temperature) : best;
   id = min(id == ~0u ? best : id, uint(N_VOCAB - 1)); /* NaN compares with nothing: still a valid id */
@@ -142,17 +166,6 @@ void main() {
     st_slot_uint(slot + 4 * IMG_SLOT_DONE, stop ? 1 : 0);
     st_result_uint(result_word(IMG_RESULT_TOKEN), id);
     st_result_uint(result_word(IMG_RESULT_DONE), stop ? 1 : 0);
-    st_result_float(result_word(IMG_RESULT_LOGPROB), logit(id) - top - log_total);
-  }
-
-  uint n_top = min(step_select(select_, IMG_SELECT_N_TOP), uint(IMG_MAX_TOP));
-  float last = top;
-  uint last_id = best;
-  for (uint i = 0; i < min(n_top, uint(N_VOCAB)); i++) {
-    if (i > 0) next_best(false, last, last_id);
-    if (TID == 0) {
-      st_result_uint(result_word(IMG_RESULT_TOP_ID + i), last_id);
-      st_result_float(result_word(IMG_RESULT_TOP_LOGPROB + i), last - top - log_total);
-    }
+    st_result_float(result_word(IMG_RESULT_LOGPROB), logit(id) - unmodified_top - log_total);
   }
 }

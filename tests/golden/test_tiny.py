@@ -29,6 +29,7 @@ TWINS = {
     "dots1",
     "ernie4_5",
     "gemma4",
+    "gemma4-suppress",
     "glm4moe",
     "glm4v",
     "granite",

@@ -55,11 +55,11 @@ EXPERT_KEYS = {"expert_count": 8, "expert_used_count": 2, "expert_feed_forward_l
 POST = [text.replace("ffn_norm", "post_attention_norm") for text in (DENSE, EXPERTS)]
 
 
-def family(architecture, keys, once, *layer, layers=3, seed=1, per_layer=None, recurrent=False, half_gelu=False, **sizes):
-    """keys override the usual ones (None leaves one out). per_layer: {layer: texts} for layers unlike the others. half_gelu: the peer takes GELU from a
+def family(architecture, keys, once, *layer, layers=3, seed=1, per_layer=None, recurrent=False, half_gelu=False, tokenizer=None, **sizes):
+    """keys override the usual ones (None leaves one out), tokenizer those of vocabulary(). per_layer: {layer: texts} for layers unlike the others. half_gelu: the peer takes GELU from a
     table of f16 by f16; with the same rounding the oracle differs by 4e-5 on average, 5e-4 at most."""
     return dict(architecture=architecture, keys=keys, once=once, layer=layer, layers=layers, seed=seed, per_layer=per_layer or {},
-                recurrent=recurrent, half_gelu=half_gelu, sizes={**SIZES, **sizes})
+                recurrent=recurrent, half_gelu=half_gelu, tokenizer=tokenizer or {}, sizes={**SIZES, **sizes})
 
 
 def hybrid(architecture, keys, inputs, *ffn, seed):
@@ -158,6 +158,8 @@ FAMILIES = {
     "qwen35moe": hybrid("qwen35moe", {**SECTIONS, **EXPERT_KEYS, "expert_shared_feed_forward_length": 32}, DELTA_APART, POST[1], SHARED_GATED, seed=2),
     "qwen3next": hybrid("qwen3next", {**EXPERT_KEYS, "expert_shared_feed_forward_length": 32}, DELTA_FUSED, POST[1], SHARED_GATED, seed=6),
 }
+# Tokens that are never sampled, although most of them are the likeliest at times.
+FAMILIES["gemma4-suppress"] = {**FAMILIES["gemma4"], "tokenizer": {"suppress_tokens": [9, 133, 169, 206, 214, 242, 277, N_VOCAB - 1]}}
 
 
 def keys_of(row):
@@ -311,7 +313,7 @@ def gguf(name, f32=False):
     row = FAMILIES[name]
     keys = {"general.architecture": row["architecture"], "general.name": f"tiny {name}", "general.alignment": 32}
     keys.update({f'{row["architecture"]}.{k}': v for k, v in keys_of(row).items()})
-    keys.update({f"tokenizer.ggml.{k}": v for k, v in vocabulary().items()})
+    keys.update({f"tokenizer.ggml.{k}": v for k, v in {**vocabulary(), **row["tokenizer"]}.items()})
     infos, data = [], bytearray()
     for tensor_name, dims in tensors_of(row):
         kind, content = tensor(row, tensor_name, dims, f32)

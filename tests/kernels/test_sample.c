@@ -83,7 +83,7 @@ static uint32_t reference(const struct record *r, const float *logits, uint32_t 
 
 struct run {
   struct kernel_case c;
-  uint32_t n_vocab, stride;
+  uint32_t n_vocab, stride, n_suppress;
   uint32_t *step, *slot;
   const uint32_t *result;
 };
@@ -108,6 +108,7 @@ static void run_init(struct run *run, const float *logits, uint32_t n_vocab, con
   struct oracle_rng rng = {1};
   uint64_t step_bytes;
   run->n_vocab = n_vocab;
+  run->n_suppress = 0;
   run->stride = n_vocab + 5;
   kernel_case_init(&run->c, KERNEL_SAMPLE);
   kernel_case_param(&run->c, "N_VOCAB", n_vocab);
@@ -140,6 +141,26 @@ static float as_float(uint32_t word) {
   return f;
 }
 
+static void run_suppress(struct run *run, const uint32_t *ids, uint32_t n) {
+  run->step[IMG_STEP_N_SUPPRESS] = run->n_suppress = n;
+  memcpy(&run->step[IMG_STEP_SUPPRESS], ids, n * sizeof *ids);
+}
+
+/* The reference over the logits without the suppressed ones. */
+static uint32_t reference_of(const struct run *run, const struct record *r, const float *logits, double *gap) {
+  const float **order = malloc(run->n_vocab * sizeof *order);
+  float *masked = malloc(run->n_vocab * sizeof *masked);
+  assert_true(order && masked);
+  memcpy(masked, logits, run->n_vocab * sizeof *masked);
+  for (uint32_t k = 0; k < run->n_suppress; k++) masked[run->step[IMG_STEP_SUPPRESS + k]] = -INFINITY;
+  for (uint32_t k = 0; k < run->n_vocab; k++) order[k] = masked + k;
+  qsort(order, run->n_vocab, sizeof *order, by_value);
+  uint32_t id = reference(r, masked, run->n_vocab, order, gap);
+  free(order);
+  free(masked);
+  return id;
+}
+
 /* Checks a record's result against the reference; returns whether it was decided by more than a hair. */
 static bool check_record(const struct run *run, uint32_t i, const struct record *r, const float *logits) {
   const float **order = malloc(run->n_vocab * sizeof *order);
@@ -148,7 +169,7 @@ static bool check_record(const struct run *run, uint32_t i, const struct record 
   for (uint32_t k = 0; k < run->n_vocab; k++) order[k] = logits + k;
   qsort(order, run->n_vocab, sizeof *order, by_value);
   for (uint32_t k = 0; k < run->n_vocab; k++) total += exp(logits[k] - *order[0]);
-  uint32_t want = reference(r, logits, run->n_vocab, order, &gap);
+  uint32_t want = reference_of(run, r, logits, &gap);
   const uint32_t *result = result_of(run, i);
   bool decided = gap > 1e-4;
   if (decided && result[IMG_RESULT_TOKEN] != want)
@@ -322,10 +343,47 @@ static void test_done_rule(void **state) {
   free(logits);
 }
 
+/* Suppressed ids among the best, at the ends, under every filter: the sampler never takes one; the list of the most
+ * likely ids and the log-probabilities stay as they are. */
+static void test_suppressed(void **state) {
+  (void)state;
+  enum { N = 24, VOCAB = 1001 };
+  static const uint32_t suppress[IMG_MAX_SUPPRESS] = {0, 1, 5, 258, 259, 777, 999, 1000};
+  struct oracle_rng rng = {8};
+  float *logits = random_logits(&rng, N * VOCAB, 4);
+  struct record records[N];
+  for (uint32_t i = 0; i < N; i++) {
+    for (uint32_t k = 0; k < IMG_MAX_SUPPRESS; k++) logits[i * VOCAB + suppress[k]] = 20 + (float)((i + k) % 3);
+    records[i] = (struct record){.row = i,
+                                 .slot = i,
+                                 .pos = 9 + i,
+                                 .top_k = (uint32_t[]){0, 3, 40, 1000}[i % 4],
+                                 .n_top = i % 4 * 8,
+                                 .seed = oracle_u32(&rng),
+                                 .temperature = i % 3 * 0.75f,
+                                 .top_p = i % 2 ? 0.9f : 1,
+                                 .min_p = i % 5 ? 0 : 0.1f};
+  }
+  struct run run;
+  run_init(&run, logits, VOCAB, records, N, N, 0);
+  run_suppress(&run, suppress, IMG_MAX_SUPPRESS);
+  kernel_case_run(&run.c);
+  uint32_t decided = 0;
+  for (uint32_t i = 0; i < N; i++) {
+    for (uint32_t k = 0; k < IMG_MAX_SUPPRESS; k++)
+      assert_int_not_equal(result_of(&run, i)[IMG_RESULT_TOKEN], suppress[k]);
+    decided += check_record(&run, i, &records[i], logits + i * VOCAB);
+  }
+  assert_true(decided > N - 4);
+  kernel_case_deinit(&run.c);
+  free(logits);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_greedy),       cmocka_unit_test(test_chain),     cmocka_unit_test(test_batch_independence),
       cmocka_unit_test(test_distribution), cmocka_unit_test(test_done_rule), cmocka_unit_test(test_large_vocabulary),
+      cmocka_unit_test(test_suppressed),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

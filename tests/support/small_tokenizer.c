@@ -36,6 +36,7 @@ static const struct img_merge merges[] = {{'b', 'c', 0, SMALL_BC},
                                           {SMALL_AA, SMALL_AA, 4, SMALL_AAAA}};
 
 static const uint32_t eog[] = {SMALL_EOS, SMALL_BOS, SMALL_EOS};
+static const uint32_t suppress[] = {SMALL_XYZ, SMALL_AA, SMALL_XYZ};
 
 /* The tokens of a payload, as img_tokenizer_source wants them. */
 struct tokens {
@@ -66,6 +67,8 @@ static uint8_t *build(struct img_tokenizer_source *source, const struct tokens *
   source->token_attr = t->attr;
   source->eog = eog;
   source->n_eog = sizeof eog / sizeof *eog;
+  source->suppress = suppress;
+  source->n_suppress = sizeof suppress / sizeof *suppress;
   uint8_t *bytes;
   struct moe_error err = {0};
   if (img_tokenizer_build(source, &bytes, len, &err) != MOE_OK) fail_msg("%s", err.message);

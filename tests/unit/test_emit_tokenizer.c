@@ -49,6 +49,8 @@ struct keys {
   const char *merges[8];
   const char *id_key; /* an id key, with its value */
   uint32_t id;
+  const int64_t *suppress; /* n_suppress tokenizer.ggml.suppress_tokens, or NULL */
+  uint64_t n_suppress;
   const char *bool_key;  /* a bool key that is true ... */
   const char *false_key; /* and one that is false */
   const char *chat_template;
@@ -92,6 +94,8 @@ static void write_keys(const struct keys *k, struct maker *m) {
   maker_key_array(m, "tokenizer.ggml.merges", GGUF_STRING, n);
   for (uint64_t i = 0; i < n; i++) maker_text(m, k->merges[i]);
   if (k->id_key) maker_key_u32(m, k->id_key, k->id);
+  if (k->suppress) maker_key_array(m, "tokenizer.ggml.suppress_tokens", GGUF_I64, k->n_suppress);
+  if (k->suppress) maker_raw(m, k->suppress, k->n_suppress * sizeof *k->suppress);
   if (k->bool_key) maker_key(m, k->bool_key, GGUF_BOOL), maker_raw(m, "\1", 1);
   if (k->false_key) maker_key(m, k->false_key, GGUF_BOOL), maker_raw(m, "\0", 1);
   if (k->chat_template) maker_key_text(m, "tokenizer.chat_template", k->chat_template);
@@ -378,6 +382,35 @@ static void test_merges_over_characters_from_the_file(void **state) {
   }
 }
 
+static void test_suppressed_tokens(void **state) {
+  (void)state;
+  static const int64_t ids[] = {6, 2, 6}, many[9] = {0}, outside[] = {1, 8}, negative[] = {-1};
+  struct img_tokenizer v;
+  struct keys k = good;
+  uint8_t *bytes = emit(&k, &v);
+  assert_int_equal(v.n_suppress, 0);
+  free(bytes);
+  k.suppress = ids;
+  k.n_suppress = 3;
+  bytes = emit(&k, &v);
+  assert_int_equal(v.n_suppress, 2);
+  assert_int_equal(v.suppress[0], 2);
+  assert_int_equal(v.suppress[1], 6);
+  free(bytes);
+  k.suppress = many;
+  k.n_suppress = 9;
+  expect_error(&k, MOE_DECLINED, "tokenizer.ggml.suppress_tokens: 9 tokens, at most 8 can be suppressed");
+  struct gguf *g = make(&k);
+  assert_int_equal(emit_tokenizer_served(g, NULL), MOE_DECLINED); /* moec inspect says it too */
+  gguf_close(g);
+  k.suppress = outside;
+  k.n_suppress = 2;
+  expect_error(&k, MOE_FAILED, "tokenizer.ggml.suppress_tokens[1]: token 8, tokenizer.ggml.tokens has 8");
+  k.suppress = negative;
+  k.n_suppress = 1;
+  expect_error(&k, MOE_FAILED, "tokenizer.ggml.suppress_tokens[0]: -1 is no token");
+}
+
 /* Files with random damage: a message or a tokenizer that can be used, never a crash (the sanitizers watch). */
 static void damage_file(const struct keys *k, uint32_t *made, uint32_t *refused) {
   static uint64_t seed = 20261201;
@@ -574,6 +607,7 @@ int main(void) {
       cmocka_unit_test(test_contradictions_are_named),
       cmocka_unit_test(test_merges_from_scores),
       cmocka_unit_test(test_unigram_vocabulary),
+      cmocka_unit_test(test_suppressed_tokens),
       cmocka_unit_test(test_merges_over_characters_from_the_file),
       cmocka_unit_test(test_damaged_files_are_safe),
       cmocka_unit_test(test_strip_flags_go_by_the_models_name),

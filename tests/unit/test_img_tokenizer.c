@@ -39,6 +39,9 @@ static void test_payload_is_read_back(void **state) {
   assert_int_equal(v.n_eog, 2);
   assert_int_equal(v.eog[0], SMALL_BOS);
   assert_int_equal(v.eog[1], SMALL_EOS);
+  assert_int_equal(v.n_suppress, 2);
+  assert_int_equal(v.suppress[0], SMALL_AA);
+  assert_int_equal(v.suppress[1], SMALL_XYZ);
   for (uint32_t b = 0; b < 256; b++) assert_int_equal(v.byte_ids[b], b);
   for (uint32_t id = 0; id < SMALL_BOS; id++) {
     uint32_t n;
@@ -90,8 +93,8 @@ struct damage {
   (FIELD(tables) + IMG_TOKENIZER_T_##which * 16 + (sizeof(#member) == sizeof("bytes") ? 8u : 0u))
 
 static const struct damage damages[] = {
-    {HEADER, FIELD(layout), 3, 4, "layout 3"},
-    {HEADER, FIELD(header_bytes), 64, 4, "layout 2 of 64"},
+    {HEADER, FIELD(layout), 4, 4, "layout 4"},
+    {HEADER, FIELD(header_bytes), 64, 4, "layout 3 of 64"},
     {HEADER, FIELD(kind), 9, 4, "kind: 9"},
     {HEADER, FIELD(kind), 0, 4, "kind: 0"},
     {HEADER, FIELD(key.left), 2, 8, "key: an even factor"},
@@ -136,6 +139,10 @@ static const struct damage damages[] = {
     {IMG_TOKENIZER_T_ADDED, 4, SMALL_EOS, 4, "added[1]: token 263 is not above"},
     {IMG_TOKENIZER_T_EOG, 4, SMALL_BOS, 4, "eog[1]: token 262"},
     {IMG_TOKENIZER_T_EOG, 4, 70000, 4, "eog[1]: token 70000"},
+    {HEADER, TABLE(SUPPRESS, bytes), 6, 8, "suppress: 6 bytes are not a number of entries"},
+    {HEADER, TABLE(SUPPRESS, bytes), 36, 8, "suppress"},
+    {IMG_TOKENIZER_T_SUPPRESS, 4, SMALL_AA, 4, "suppress[1]: token 259 is none"},
+    {IMG_TOKENIZER_T_SUPPRESS, 0, 70000, 4, "suppress[0]: token 70000 is none"},
 };
 
 /* The same in a payload of kind 3. */
@@ -301,7 +308,7 @@ static void test_every_truncation_is_refused(void **state) {
   uint64_t end = h->tables[IMG_TOKENIZER_T_EOG].offset + h->tables[IMG_TOKENIZER_T_EOG].bytes;
   for (uint64_t n = 0; n < end; n += n < 300 ? 1 : 37) {
     uint8_t *cut = copy_of(bytes, n);
-    expect_refused(cut, n, n < sizeof *h ? "its header alone has 320" : "are not between");
+    expect_refused(cut, n, n < sizeof *h ? "its header alone has 336" : "are not between");
     free(cut);
   }
   expect_refused(bytes + 1, len - 1, "not mapped on 8 bytes");

@@ -58,6 +58,9 @@ static void execute_runs(struct device *d, const uint32_t *b) {
   const uint32_t *slot = b + img_step_row_slot(MAX_ROW), *tokens = b + img_step_row_token();
   uint32_t row = 0, seen = 0;
   assert_true(b[IMG_STEP_N_RUN] <= IMG_MAX_RUN);
+  assert_int_equal(b[IMG_STEP_N_SUPPRESS], 2);
+  assert_int_equal(b[IMG_STEP_SUPPRESS], STOP_ID + 1);
+  assert_int_equal(b[IMG_STEP_SUPPRESS + 1], STOP_ID + 5);
   for (uint32_t i = 0; i < b[IMG_STEP_N_RUN]; i++, run += IMG_RUN_WORDS) {
     assert_int_equal(run[IMG_RUN_ROW], row);
     assert_true(run[IMG_RUN_COUNT] > 0 && run[IMG_RUN_COUNT] <= b[IMG_STEP_N_ROW] - row);
@@ -208,7 +211,13 @@ static struct fixture *open_fixture_with(uint32_t window, bool patient, uint32_t
   }
   const struct scheduler_config config = {
       .limits = {.n_ctx = N_CTX, .n_slot = N_SLOT, .n_queue = N_QUEUE, .n_vocab = N_VOCAB},
-      .shape = {.max_row = MAX_ROW, .n_slot = N_SLOT, .page_stride = STRIDE, .n_stop = 1, .stop = {STOP_ID}},
+      .shape = {.max_row = MAX_ROW,
+                .n_slot = N_SLOT,
+                .page_stride = STRIDE,
+                .n_stop = 1,
+                .stop = {STOP_ID},
+                .n_suppress = 2,
+                .suppress = {STOP_ID + 1, STOP_ID + 5}},
       .page_tok = PAGE,
       .n_page = N_PAGE,
       .window = window,
