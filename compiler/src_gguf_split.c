@@ -35,9 +35,10 @@ static bool digits(const char *text, uint32_t *value) {
 /* Whether path ends like a part; the numbers count from 1. */
 static bool split_name(const char *path, uint32_t *number, uint32_t *count) {
   size_t n = strlen(path);
+  if (n <= SUFFIX_BYTES) return false;
   const char *suffix = path + n - SUFFIX_BYTES;
-  return n > SUFFIX_BYTES && suffix[-1] != '/' && suffix[0] == '-' && digits(suffix + 1, number) &&
-         memcmp(suffix + 6, "-of-", 4) == 0 && digits(suffix + 10, count) && strcmp(suffix + 15, ".gguf") == 0;
+  return suffix[-1] != '/' && suffix[0] == '-' && digits(suffix + 1, number) && memcmp(suffix + 6, "-of-", 4) == 0 &&
+         digits(suffix + 10, count) && strcmp(suffix + 15, ".gguf") == 0;
 }
 
 size_t gguf_stem_bytes(const char *path) {
