@@ -1,5 +1,6 @@
 #include "step.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -18,6 +19,8 @@ static float step_bits_float(uint32_t bits) {
 enum moe_code step_writer_init(struct step_writer *w, const struct step_shape *shape, uint32_t *block,
                                struct moe_error *err) {
   *w = (struct step_writer){.shape = *shape, .block = block};
+  if (shape->n_slot > IMG_MAX_RUN) /* each may have a run */
+    return moe_fail(err, MOE_FAILED, "%u slots; allowed are 1 to %d", shape->n_slot, IMG_MAX_RUN);
   w->known = calloc(shape->n_slot, sizeof *w->known);
   if (!w->known) return moe_fail(err, MOE_FAILED, "out of memory");
   for (uint32_t i = 0; i < IMG_STEP_HEAD_WORDS; i++) block[i] = 0;
@@ -46,6 +49,7 @@ void step_begin(struct step_writer *w) {
 /* Writes the record of the run that row `end` does not belong to. */
 static void step_end_run(struct step_writer *w, uint32_t end) {
   if (w->slot == STEP_NO_SLOT) return;
+  assert(w->n_run < IMG_MAX_RUN);
   uint32_t *run = w->block + img_step_run(w->shape.max_row) + (size_t)IMG_RUN_WORDS * w->n_run++;
   run[IMG_RUN_ROW] = w->run_row;
   run[IMG_RUN_COUNT] = end - w->run_row;

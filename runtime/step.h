@@ -54,7 +54,8 @@ struct step_writer {
   uint32_t slot, run_row; /* of the last row, and the first row of its run */
 };
 
-/* Writes what never changes (stride, stop ids, suppressed ids). block: borrowed. Errors: MOE_FAILED (memory). */
+/* Writes what never changes (stride, stop ids, suppressed ids). block: borrowed. Errors: MOE_FAILED (memory, over
+ * IMG_MAX_RUN slots). */
 enum moe_code step_writer_init(struct step_writer *writer, const struct step_shape *shape, uint32_t *block,
                                struct moe_error *err);
 void step_writer_deinit(struct step_writer *writer);

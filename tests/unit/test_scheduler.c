@@ -595,6 +595,16 @@ static void test_states(void **state) {
   states_destroy(s);
 }
 
+/* A block has room for one run a slot, and no more slots than that. */
+static void test_no_more_slots_than_runs(void **state) {
+  (void)state;
+  const struct step_shape shape = {.max_row = MAX_ROW, .n_slot = IMG_MAX_RUN + 1, .page_stride = STRIDE};
+  struct moe_error err = {0};
+  struct step_writer w;
+  assert_int_equal(step_writer_init(&w, &shape, NULL, &err), MOE_FAILED);
+  assert_string_equal(err.message, "65 slots; allowed are 1 to 64");
+}
+
 /* A temperature that logit / temperature would overflow with is written as 0: greedy. */
 static void test_tiny_temperature_is_greedy(void **state) {
   (void)state;
@@ -618,6 +628,7 @@ static void test_tiny_temperature_is_greedy(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_tiny_temperature_is_greedy),
+      cmocka_unit_test(test_no_more_slots_than_runs),
       cmocka_unit_test(test_one_request_any_window),
       cmocka_unit_test(test_stop_drops_the_step_ahead),
       cmocka_unit_test(test_many_requests_and_cancels),
