@@ -1,5 +1,5 @@
 """Every NAME.gguf of $MOEC_MODELS that has a NAME.json or NAME-long.json in $MOEC_GOLDENS, the long ones through windows of 1, 7, 64 and 512 rows too.
-Models that moec declines (exit code 3) are listed and left out. Without the folders: the embedded model's long golden."""
+A model without a golden may be declined (exit code 3) and is listed then; any other must compile. Without the folders: the embedded model's long golden."""
 import os
 import pathlib
 import subprocess
@@ -18,9 +18,10 @@ def check_model(model, folder):
     found = [g for g in (pathlib.Path(goldens, model.stem + s + ".json") for s in ("", "-long")) if g.exists()]
     compiled = subprocess.run([os.environ["MOEC"], str(model), "-q", "--no-selftest", "-o", os.path.join(folder, "probe.img")], capture_output=True,
                                text=True)
-    if compiled.returncode == 3:
-        print("declined:", compiled.stderr.strip(), flush=True)
-        return 0, 0
+    if compiled.returncode:
+        allowed = compiled.returncode == 3 and not found
+        print("declined:" if allowed else f"FAILED: exit code {compiled.returncode}:", compiled.stderr.strip(), flush=True)
+        return len(found), 0 if allowed else max(1, len(found))
     failures = 0
     for golden in found:
         for window in (None, *WINDOWS) if golden.stem.endswith("-long") else (None,):
