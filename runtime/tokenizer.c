@@ -31,6 +31,8 @@ struct encoding {
   struct bpe bpe;
   struct unigram unigram;
   pcre2_match_data *match[TOKENIZER_MAX_PATTERN]; /* one for each pattern: a pattern cuts inside the one before it */
+  struct moe_error *err;
+  bool said; /* err says why encoding failed */
 };
 
 /* ---- Creation ---- */
@@ -91,13 +93,15 @@ bool tokenizer_is_eog(const struct tokenizer *t, uint32_t id) {
 
 /* ---- Encoding, from the inside out ---- */
 
-/* Encodes one chunk by the kind's model. false as bpe_push. */
+/* Everything that encodes returns false as bpe_push does, or when e->said. */
+
+/* Encodes one chunk by the kind's model. */
 static bool encode_chunk(struct encoding *e, const uint8_t *s, uint32_t len) {
   if (e->t->view.kind == IMG_TOKENIZER_UNIGRAM) return unigram_chunk(&e->unigram, &e->bpe, e->t->unknown_score, s, len);
   return bpe_chunk(&e->bpe, s, len);
 }
 
-/* Cuts valid UTF-8 by pattern k and the patterns after it, and merges the chunks. false: no memory.
+/* Cuts valid UTF-8 by pattern k and the patterns after it, and merges the chunks.
  * The subject is the piece alone: a pattern's lookahead must not see past it. */
 static bool cut(struct encoding *e, const uint8_t *s, size_t len, uint32_t k) {
   if (len == 0) return true;
@@ -120,7 +124,8 @@ static bool encode_valid(struct encoding *e, const uint8_t *s, size_t len, bool 
   const uint8_t *normal;
   uint8_t *owned;
   size_t n;
-  bool ok = tokenizer_normalize(&e->t->view, s, len, first, &normal, &n, &owned) && cut(e, normal, n, 0);
+  e->said = tokenizer_normalize(&e->t->view, s, len, first, &normal, &n, &owned, e->err) != MOE_OK;
+  bool ok = !e->said && cut(e, normal, n, 0);
   free(owned);
   return ok;
 }
@@ -208,7 +213,7 @@ static bool encode(struct encoding *e, const char *text, size_t len, unsigned fl
 
 enum moe_code tokenizer_encode(const struct tokenizer *t, const char *text, size_t len, unsigned flags, size_t max_id,
                                uint32_t **ids, size_t *n, struct moe_error *err) {
-  struct encoding e = {.t = t, .bpe = {.view = &t->view, .max_id = max_id}};
+  struct encoding e = {.t = t, .bpe = {.view = &t->view, .max_id = max_id}, .err = err};
   *ids = NULL;
   *n = 0;
   if (len > TOKENIZER_MAX_TEXT)
@@ -220,7 +225,7 @@ enum moe_code tokenizer_encode(const struct tokenizer *t, const char *text, size
   unigram_deinit(&e.unigram);
   if (!ok) {
     free(e.bpe.ids);
-    return moe_fail(err, MOE_FAILED, "text: no memory to tokenize %zu bytes", len);
+    return e.said ? MOE_FAILED : moe_fail(err, MOE_FAILED, "text: no memory to tokenize %zu bytes", len);
   }
   *ids = e.bpe.ids;
   *n = e.bpe.n_id;

@@ -37,9 +37,10 @@ enum tokenizer_encode_flag {
 /* Encodes len bytes of text (NUL bytes included, UTF-8 or not).
  * max_id: the largest number of ids that is of use; encoding stops there, so that a text that is far too long costs
  * little. *ids: receives a malloc'd array that the caller frees (never NULL on success); *n: its length, at most
- * max_id. Errors: MOE_FAILED for over TOKENIZER_MAX_TEXT bytes, no memory. Thread rules: any number of threads may
- * encode and decode with one tokenizer at a time. Source: images/FORMAT-tokenizer.md; Sennrich, Haddow, Birch 2016
- * (BPE); Radford et al. 2019 (byte-level BPE); Kudo, Richardson 2018 (SentencePiece). */
+ * max_id. Errors: MOE_FAILED for over TOKENIZER_MAX_TEXT bytes, or over twice that once replacements are made, no
+ * memory. Thread rules: any number of threads may encode and decode with one tokenizer at a time. Source:
+ * images/FORMAT-tokenizer.md; Sennrich, Haddow, Birch 2016 (BPE); Radford et al. 2019 (byte-level BPE); Kudo,
+ * Richardson 2018 (SentencePiece). */
 enum moe_code tokenizer_encode(const struct tokenizer *t, const char *text, size_t len, unsigned flags, size_t max_id,
                                uint32_t **ids, size_t *n, struct moe_error *err);
 

@@ -36,11 +36,18 @@ struct pieces {
   bool after_space;
 };
 
-static bool put(struct pieces *p, const uint8_t *bytes, size_t n) {
+static enum moe_code no_memory(struct moe_error *err, size_t len) {
+  return moe_fail(err, MOE_FAILED, "text: no memory to normalize %zu bytes", len);
+}
+
+static enum moe_code put(struct pieces *p, const uint8_t *bytes, size_t n, struct moe_error *err) {
   if (p->capacity - p->len < n) {
-    size_t grown = p->capacity * 2 + n;
+    if (n > TOKENIZER_MAX_NORMAL - p->len)
+      return moe_fail(err, MOE_FAILED, "text: over %u bytes once it is normalized, at most that many can be tokenized",
+                      TOKENIZER_MAX_NORMAL);
+    size_t grown = p->capacity * 2 + n < TOKENIZER_MAX_NORMAL ? p->capacity * 2 + n : TOKENIZER_MAX_NORMAL;
     uint8_t *moved = realloc(p->bytes, grown);
-    if (!moved) return false;
+    if (!moved) return no_memory(err, grown);
     p->bytes = moved;
     p->capacity = grown;
   }
@@ -49,7 +56,7 @@ static bool put(struct pieces *p, const uint8_t *bytes, size_t n) {
     p->bytes[p->len++] = bytes[i];
     p->after_space = bytes[i] == ' ';
   }
-  return true;
+  return MOE_OK;
 }
 
 /* The first character or, where the table has it, the longest input: its bytes, and what comes out for them. */
@@ -69,43 +76,49 @@ static size_t replace(const struct img_tokenizer *v, const uint8_t *s, size_t le
   return bytes;
 }
 
-static bool normalize_pieces(const struct img_tokenizer *v, const uint8_t *s, size_t len, bool first,
-                             struct pieces *p) {
+static enum moe_code normalize_pieces(const struct img_tokenizer *v, const uint8_t *s, size_t len, bool first,
+                                      struct pieces *p, struct moe_error *err) {
   bool prefix = first && (v->flags & IMG_TOKENIZER_SPACE_PREFIX);
   p->few_spaces = v->flags & IMG_TOKENIZER_FEW_SPACES;
   p->capacity = len + 1;
   p->bytes = malloc(p->capacity);
-  if (!p->bytes) return false;
+  if (!p->bytes) return no_memory(err, len);
   if (prefix) p->bytes[p->len++] = ' ';
   p->after_space = first || prefix;
   for (size_t i = 0; i < len;) {
     const uint8_t *out;
     size_t n;
     i += replace(v, s + i, len - i, &out, &n);
-    if (!put(p, out, n)) return false;
+    enum moe_code code = put(p, out, n, err);
+    if (code) return code;
   }
   if (p->few_spaces && p->len > 0 && p->bytes[p->len - 1] == ' ') p->len--; /* what is only the prefix goes too */
-  return true;
+  return MOE_OK;
 }
 
-bool tokenizer_normalize(const struct img_tokenizer *v, const uint8_t *text, size_t len, bool first,
-                         const uint8_t **out, size_t *out_len, uint8_t **owned) {
+enum moe_code tokenizer_normalize(const struct img_tokenizer *v, const uint8_t *text, size_t len, bool first,
+                                  const uint8_t **out, size_t *out_len, uint8_t **owned, struct moe_error *err) {
   *out = text;
   *out_len = len;
   *owned = NULL;
-  if (len == 0) return true;
+  if (len == 0) return MOE_OK;
   if (v->kind == IMG_TOKENIZER_BPE) {
-    if (!(v->flags & IMG_TOKENIZER_NFC) || !wants_nfc(text, len)) return true;
+    if (!(v->flags & IMG_TOKENIZER_NFC) || !wants_nfc(text, len)) return MOE_OK;
     utf8proc_ssize_t n =
         utf8proc_map(text, (utf8proc_ssize_t)len, (utf8proc_uint8_t **)owned, UTF8PROC_STABLE | UTF8PROC_COMPOSE);
-    *out_len = n < 0 ? 0 : (size_t)n;
+    if (n < 0) return no_memory(err, len); /* the text is valid */
+    *out_len = (size_t)n;
     *out = *owned;
-    return n >= 0;
+    return MOE_OK;
   }
   struct pieces p = {0};
-  bool ok = normalize_pieces(v, text, len, first, &p);
+  enum moe_code code = normalize_pieces(v, text, len, first, &p, err);
+  if (code) {
+    free(p.bytes);
+    return code;
+  }
   *owned = p.bytes;
   *out = p.bytes;
   *out_len = p.len;
-  return ok;
+  return MOE_OK;
 }

@@ -12,17 +12,17 @@
 
 #include "tokenizer_case.h"
 
-uint32_t *encode(const struct tokenizer *t, const char *text, size_t len, unsigned flags, size_t *n) {
+uint32_t *tokenizer_case_encode(const struct tokenizer *t, const char *text, size_t len, unsigned flags, size_t *n) {
   uint32_t *ids;
   struct moe_error err = {0};
   if (tokenizer_encode(t, text, len, flags, SIZE_MAX, &ids, n, &err) != MOE_OK) fail_msg("%s", err.message);
   return ids;
 }
 
-void expect_ids(const struct tokenizer *t, const char *text, unsigned flags, const int64_t *want) {
+void tokenizer_case_expect_ids(const struct tokenizer *t, const char *text, unsigned flags, const int64_t *want) {
   size_t n, want_n = 0;
   while (want[want_n] >= 0) want_n++;
-  uint32_t *ids = encode(t, text, strlen(text), flags, &n);
+  uint32_t *ids = tokenizer_case_encode(t, text, strlen(text), flags, &n);
   bool same = n == want_n;
   for (size_t i = 0; same && i < n; i++) same = ids[i] == want[i];
   if (!same) {
@@ -33,10 +33,10 @@ void expect_ids(const struct tokenizer *t, const char *text, unsigned flags, con
   free(ids);
 }
 
-void expect_round_trip(const struct tokenizer *t, const char *text, size_t len) {
+void tokenizer_case_expect_round_trip(const struct tokenizer *t, const char *text, size_t len) {
   size_t n, back_len;
   char *back;
-  uint32_t *ids = encode(t, text, len, 0, &n);
+  uint32_t *ids = tokenizer_case_encode(t, text, len, 0, &n);
   assert_int_equal(tokenizer_decode(t, ids, n, false, &back, &back_len, NULL), MOE_OK);
   assert_int_equal(back_len, len);
   assert_memory_equal(back, text, len);
@@ -44,13 +44,13 @@ void expect_round_trip(const struct tokenizer *t, const char *text, size_t len) 
   free(ids);
 }
 
-void expect_fast(const struct tokenizer *t, const char *unit, const char *end, size_t bytes) {
+void tokenizer_case_expect_fast(const struct tokenizer *t, const char *unit, const char *end, size_t bytes) {
   size_t unit_len = strlen(unit), n, len = 0;
   char *text = malloc(bytes + unit_len + strlen(end) + 1);
   for (; len < bytes; len += unit_len) memcpy(text + len, unit, unit_len);
   strcpy(text + len, end);
   clock_t start = clock();
-  uint32_t *ids = encode(t, text, len + strlen(end), TOKENIZER_PARSE_SPECIAL, &n);
+  uint32_t *ids = tokenizer_case_encode(t, text, len + strlen(end), TOKENIZER_PARSE_SPECIAL, &n);
   double seconds = (double)(clock() - start) / CLOCKS_PER_SEC;
   if (seconds > 20) fail_msg("%zu bytes of \"%s\" took %.1f s", len, unit, seconds);
   free(ids);

@@ -65,8 +65,8 @@ static void test_golden_ids(void **state) {
     assert_in_range(json_array_size(want), 0, 127);
     for (size_t i = 0; i < json_array_size(want); i++) ids[i] = json_integer_value(json_array_get(want, i));
     ids[json_array_size(want)] = -1;
-    expect_ids(wordnet, json_string_value(text), TOKENIZER_PARSE_SPECIAL | TOKENIZER_ADD_SPECIAL, ids);
-    expect_round_trip(wordnet, json_string_value(text), json_string_length(text));
+    tokenizer_case_expect_ids(wordnet, json_string_value(text), TOKENIZER_PARSE_SPECIAL | TOKENIZER_ADD_SPECIAL, ids);
+    tokenizer_case_expect_round_trip(wordnet, json_string_value(text), json_string_length(text));
     cases++;
   }
   assert_in_range(cases, 20, 1000);
@@ -90,17 +90,17 @@ static void test_ids_of_the_model(void **state) {
 static void test_control_tokens_need_parse_special(void **state) {
   (void)state;
   size_t n;
-  uint32_t *ids = encode(wordnet, "<|im_start|>", 12, 0, &n);
+  uint32_t *ids = tokenizer_case_encode(wordnet, "<|im_start|>", 12, 0, &n);
   assert_in_range(n, 2, 12);
   for (size_t i = 0; i < n; i++) assert_int_not_equal(ids[i], 4094);
   free(ids);
-  expect_ids(wordnet, "<|im_start|><|im_end|>", TOKENIZER_PARSE_SPECIAL, IDS(4094, 4095));
+  tokenizer_case_expect_ids(wordnet, "<|im_start|><|im_end|>", TOKENIZER_PARSE_SPECIAL, TOKENIZER_CASE_IDS(4094, 4095));
 }
 
 static void test_round_trip_of_10000_random_strings(void **state) {
   (void)state;
   char text[RANDOM_TEXT_BYTES(64)];
-  for (int i = 0; i < 10000; i++) expect_round_trip(wordnet, text, random_text(&random_state, text, 64));
+  for (int i = 0; i < 10000; i++) tokenizer_case_expect_round_trip(wordnet, text, random_text(&random_state, text, 64));
 }
 
 static void test_round_trip_of_random_bytes(void **state) {
@@ -109,7 +109,7 @@ static void test_round_trip_of_random_bytes(void **state) {
   for (int i = 0; i < 10000; i++) {
     size_t len = random_next(&random_state) % sizeof text;
     for (size_t k = 0; k < len; k++) text[k] = (char)random_next(&random_state);
-    expect_round_trip(wordnet, text, len);
+    tokenizer_case_expect_round_trip(wordnet, text, len);
   }
 }
 
@@ -119,7 +119,7 @@ static void test_stream_is_the_text_in_valid_pieces(void **state) {
   struct tokenizer_stream stream = {0};
   for (int i = 0; i < 2000; i++) {
     size_t len = random_text(&random_state, text, 64), n, total = 0, piece_len;
-    uint32_t *ids = encode(wordnet, text, len, 0, &n);
+    uint32_t *ids = tokenizer_case_encode(wordnet, text, len, 0, &n);
     const char *piece;
     for (size_t k = 0; k <= n; k++) {
       if (k < n)
@@ -216,9 +216,9 @@ static void test_long_runs_are_not_slow(void **state) {
   struct tokenizer *small;
   assert_int_equal(tokenizer_create(bytes, len, &small, NULL), MOE_OK);
   for (size_t i = 0; i < sizeof units / sizeof *units; i++) {
-    expect_fast(wordnet, units[i], "", 1 << 20);
-    expect_fast(wordnet, units[i], "x", 1 << 18);
-    expect_fast(small, units[i], "", 1 << 18);
+    tokenizer_case_expect_fast(wordnet, units[i], "", 1 << 20);
+    tokenizer_case_expect_fast(wordnet, units[i], "x", 1 << 18);
+    tokenizer_case_expect_fast(small, units[i], "", 1 << 18);
   }
   tokenizer_destroy(small);
   free(bytes);
@@ -239,13 +239,14 @@ static void test_added_tokens(void **state) {
   (void)state;
   uint8_t *bytes;
   struct tokenizer *t = small(IMG_TOKENIZER_ADD_BOS | IMG_TOKENIZER_ADD_EOS, NULL, &bytes);
-  expect_ids(t, "x<s>y", TOKENIZER_PARSE_SPECIAL, IDS('x', SMALL_BOS, 'y'));
-  expect_ids(t, "x<s>y", 0, IDS('x', '<', 's', '>', 'y'));
-  expect_ids(t, "<think>ingx<think>in", 0, IDS(SMALL_THINKING, 'x', SMALL_THINK, 'i', 'n'));
-  expect_ids(t, "x \n<s>>\t y", TOKENIZER_PARSE_SPECIAL, IDS('x', SMALL_PAD, 'y'));
-  expect_ids(t, "<s>> <s>>", TOKENIZER_PARSE_SPECIAL, IDS(SMALL_PAD, SMALL_PAD));
-  expect_ids(t, "z", TOKENIZER_ADD_SPECIAL, IDS(SMALL_BOS, 'z', SMALL_EOS));
-  expect_ids(t, "", TOKENIZER_ADD_SPECIAL, IDS(SMALL_BOS, SMALL_EOS));
+  tokenizer_case_expect_ids(t, "x<s>y", TOKENIZER_PARSE_SPECIAL, TOKENIZER_CASE_IDS('x', SMALL_BOS, 'y'));
+  tokenizer_case_expect_ids(t, "x<s>y", 0, TOKENIZER_CASE_IDS('x', '<', 's', '>', 'y'));
+  tokenizer_case_expect_ids(t, "<think>ingx<think>in", 0,
+                            TOKENIZER_CASE_IDS(SMALL_THINKING, 'x', SMALL_THINK, 'i', 'n'));
+  tokenizer_case_expect_ids(t, "x \n<s>>\t y", TOKENIZER_PARSE_SPECIAL, TOKENIZER_CASE_IDS('x', SMALL_PAD, 'y'));
+  tokenizer_case_expect_ids(t, "<s>> <s>>", TOKENIZER_PARSE_SPECIAL, TOKENIZER_CASE_IDS(SMALL_PAD, SMALL_PAD));
+  tokenizer_case_expect_ids(t, "z", TOKENIZER_ADD_SPECIAL, TOKENIZER_CASE_IDS(SMALL_BOS, 'z', SMALL_EOS));
+  tokenizer_case_expect_ids(t, "", TOKENIZER_ADD_SPECIAL, TOKENIZER_CASE_IDS(SMALL_BOS, SMALL_EOS));
   tokenizer_destroy(t);
   free(bytes);
 }
@@ -254,17 +255,17 @@ static void test_merges_go_by_rank_then_from_the_left(void **state) {
   (void)state;
   uint8_t *bytes;
   struct tokenizer *t = small(0, NULL, &bytes);
-  expect_ids(t, "abc", 0, IDS(SMALL_ABC)); /* bc before ab */
-  expect_ids(t, "ab", 0, IDS(SMALL_AB));
-  expect_ids(t, "aaaaa", 0, IDS(SMALL_AAAA, 'a'));
-  expect_ids(t, "aaab", 0, IDS(SMALL_AA, SMALL_AB)); /* ab takes the last a first */
-  expect_ids(t, "a bc", 0, IDS('a', ' ', SMALL_BC));
-  expect_ids(t, "xyz", 0, IDS('x', 'y', 'z'));
+  tokenizer_case_expect_ids(t, "abc", 0, TOKENIZER_CASE_IDS(SMALL_ABC)); /* bc before ab */
+  tokenizer_case_expect_ids(t, "ab", 0, TOKENIZER_CASE_IDS(SMALL_AB));
+  tokenizer_case_expect_ids(t, "aaaaa", 0, TOKENIZER_CASE_IDS(SMALL_AAAA, 'a'));
+  tokenizer_case_expect_ids(t, "aaab", 0, TOKENIZER_CASE_IDS(SMALL_AA, SMALL_AB)); /* ab takes the last a first */
+  tokenizer_case_expect_ids(t, "a bc", 0, TOKENIZER_CASE_IDS('a', ' ', SMALL_BC));
+  tokenizer_case_expect_ids(t, "xyz", 0, TOKENIZER_CASE_IDS('x', 'y', 'z'));
   tokenizer_destroy(t);
   free(bytes);
   t = small(IMG_TOKENIZER_IGNORE_MERGES, NULL, &bytes);
-  expect_ids(t, "xyz", 0, IDS(SMALL_XYZ));
-  expect_ids(t, "xyzz", 0, IDS('x', 'y', 'z', 'z'));
+  tokenizer_case_expect_ids(t, "xyz", 0, TOKENIZER_CASE_IDS(SMALL_XYZ));
+  tokenizer_case_expect_ids(t, "xyzz", 0, TOKENIZER_CASE_IDS('x', 'y', 'z', 'z'));
   tokenizer_destroy(t);
   free(bytes);
 }
@@ -298,7 +299,7 @@ static void test_merge_loop_against_a_plain_one(void **state) {
     size_t len = random_next(&random_state) % sizeof text, n;
     for (size_t i = 0; i < len; i++) text[i] = "aaabc"[random_next(&random_state) % 5];
     size_t want_n = plain_bpe(tokenizer_view(t), text, len, want);
-    uint32_t *ids = encode(t, text, len, 0, &n);
+    uint32_t *ids = tokenizer_case_encode(t, text, len, 0, &n);
     assert_int_equal(n, want_n);
     assert_memory_equal(ids, want, n * sizeof *ids);
     free(ids);
@@ -312,9 +313,9 @@ static void test_patterns_cut_one_after_the_other(void **state) {
   static const char *const chain[] = {"[0-9]+", "[a-z]+(?!9)", "a", NULL}; /* the second sees no digit behind letters */
   uint8_t *bytes;
   struct tokenizer *t = small(0, chain, &bytes);
-  expect_ids(t, "bc9bc", 0, IDS(SMALL_BC, '9', SMALL_BC));
-  expect_ids(t, "abc", 0, IDS('a', SMALL_BC)); /* the third pattern has cut a off */
-  expect_ids(t, "aa", 0, IDS('a', 'a'));
+  tokenizer_case_expect_ids(t, "bc9bc", 0, TOKENIZER_CASE_IDS(SMALL_BC, '9', SMALL_BC));
+  tokenizer_case_expect_ids(t, "abc", 0, TOKENIZER_CASE_IDS('a', SMALL_BC)); /* the third pattern has cut a off */
+  tokenizer_case_expect_ids(t, "aa", 0, TOKENIZER_CASE_IDS('a', 'a'));
   tokenizer_destroy(t);
   free(bytes);
 }
@@ -335,14 +336,14 @@ static void test_normalization(void **state) {
   struct tokenizer *t = small(IMG_TOKENIZER_NFC, NULL, &bytes), *plain = small(0, NULL, &plain_bytes);
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     size_t n, want_n;
-    uint32_t *ids = encode(t, cases[i].text, strlen(cases[i].text), 0, &n);
-    uint32_t *want = encode(plain, cases[i].nfc, strlen(cases[i].nfc), 0, &want_n);
+    uint32_t *ids = tokenizer_case_encode(t, cases[i].text, strlen(cases[i].text), 0, &n);
+    uint32_t *want = tokenizer_case_encode(plain, cases[i].nfc, strlen(cases[i].nfc), 0, &want_n);
     assert_int_equal(n, want_n);
     assert_memory_equal(ids, want, n * sizeof *ids);
     free(ids);
     free(want);
   }
-  expect_round_trip(plain, "A\xcc\x81", 3);
+  tokenizer_case_expect_round_trip(plain, "A\xcc\x81", 3);
   tokenizer_destroy(t);
   tokenizer_destroy(plain);
   free(bytes);
@@ -369,11 +370,11 @@ static void test_strip_flags_take_all_white_space(void **state) {
   size_t n;
   for (size_t i = 0; i < sizeof spaces / sizeof *spaces; i++) {
     snprintf(text, sizeof text, "x%s%s<s>>%sy", spaces[i], spaces[i], spaces[i]);
-    expect_ids(t, text, TOKENIZER_PARSE_SPECIAL, IDS('x', SMALL_PAD, 'y'));
+    tokenizer_case_expect_ids(t, text, TOKENIZER_PARSE_SPECIAL, TOKENIZER_CASE_IDS('x', SMALL_PAD, 'y'));
   }
   for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
     snprintf(text, sizeof text, "x%s<s>>%sy", others[i], others[i]);
-    free(encode(t, text, strlen(text), TOKENIZER_PARSE_SPECIAL, &n));
+    free(tokenizer_case_encode(t, text, strlen(text), TOKENIZER_PARSE_SPECIAL, &n));
     assert_int_equal(n, 3 + 2 * strlen(others[i]));
   }
   tokenizer_destroy(t);
@@ -404,7 +405,7 @@ static void use_damaged(uint8_t *bytes, uint64_t len) {
     if (tokenizer_create(broken, len, &t, NULL) == MOE_OK) {
       size_t n, text_len;
       char *text;
-      uint32_t *ids = encode(t, "abcaabcQ <s>x<think>ing \xff A\xcc\x81", 29, 3, &n);
+      uint32_t *ids = tokenizer_case_encode(t, "abcaabcQ <s>x<think>ing \xff A\xcc\x81", 29, 3, &n);
       assert_int_equal(tokenizer_decode(t, ids, n, false, &text, &text_len, NULL), MOE_OK);
       free(text);
       free(ids);
@@ -441,7 +442,7 @@ static void test_encoding_stops_at_what_is_of_use(void **state) {
   (void)state;
   static const char text[] = "a bird<|im_end|> that sings in the morning";
   size_t n_all, n;
-  uint32_t *all = encode(wordnet, text, strlen(text), TOKENIZER_PARSE_SPECIAL, &n_all), *ids;
+  uint32_t *all = tokenizer_case_encode(wordnet, text, strlen(text), TOKENIZER_PARSE_SPECIAL, &n_all), *ids;
   assert_true(n_all > 5);
   for (size_t max = 0; max <= n_all + 1; max++) {
     assert_int_equal(tokenizer_encode(wordnet, text, strlen(text), TOKENIZER_PARSE_SPECIAL, max, &ids, &n, NULL),
