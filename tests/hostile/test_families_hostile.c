@@ -544,7 +544,7 @@ static void test_unknown_keys(void **state) {
     char key[192], list[256];
     struct maker m;
     struct gguf *g = NULL;
-    snprintf(what, sizeof what, "%s", models[i].name);
+    snprintf(what, sizeof what, "%.63s", models[i].name);
     edit_copy(&models[i].edit, &m);
     assert_int_equal(gguf_open(maker_path(&m), &g, NULL), MOE_OK);
     if (keys_list_unknown(g, list, sizeof list) != 0) fail_msg("%s: %s", what, list);
