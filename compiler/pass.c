@@ -116,6 +116,14 @@ uint64_t pass_read(struct pass *p, int i) {
   return y;
 }
 
+bool pass_norm_waits(const struct pass *p, int x, int i) {
+  for (int k = 0; k < i; k++)
+    if (k != x && p->value[k].ready && p->value[k].norm != IR_NONE && p->value[k].act == p->value[x].act &&
+        p->last_use[k] > i)
+      return true;
+  return false;
+}
+
 int pass_residual(const struct pass *p, int i, int *x) {
   const struct ir_graph *g = p->graph;
   int add = p->last_use[i];
@@ -126,10 +134,7 @@ int pass_residual(const struct pass *p, int i, int *x) {
   for (int k = i + 1; k < add; k++)
     for (int n = 0; n < ir_ops[g->node[k].op].n_in; n++)
       if (g->node[k].in[n] == *x) return IR_NONE;
-  for (int k = 0; k < i; k++) /* a norm of x that is still to be computed reads x, too */
-    if (p->value[k].ready && p->value[k].norm != IR_NONE && p->value[k].act == p->value[*x].act && p->last_use[k] > i)
-      return IR_NONE;
-  return add;
+  return pass_norm_waits(p, *x, i) ? IR_NONE : add;
 }
 
 /* ---- Products ---- */

@@ -5,12 +5,7 @@
 /* Whether the buffer of value x may be added to in place at node i: nobody reads x, or a norm of it that is still to be
  * computed, afterwards. */
 static bool pass_may_take(const struct pass *p, int x, int i) {
-  if (!pass_ready(p, x) || p->last_use[x] != i) return false;
-  for (int k = 0; k < i; k++)
-    if (k != x && p->value[k].ready && p->value[k].norm != IR_NONE && p->value[k].act == p->value[x].act &&
-        p->last_use[k] > i)
-      return false;
-  return true;
+  return pass_ready(p, x) && p->last_use[x] == i && !pass_norm_waits(p, x, i);
 }
 
 /* The GAIN that is node i's only reader, or IR_NONE. */

@@ -80,6 +80,9 @@ uint64_t pass_read(struct pass *p, int i);
 /* The plane of node i's weight k; vector: as F32. format: NULL or the plane's GGUF type number. */
 struct plan_operand pass_plane(struct pass *p, int i, int k, bool vector, double *format);
 
+/* Whether a norm of x that is still to be computed, and so still reads x's buffer, has a reader after node i. */
+bool pass_norm_waits(const struct pass *p, int x, int i);
+
 /* The ADD that is node i's only reader and whose other input may be added to in place: nothing reads that input
  * afterwards, nor between i and the ADD. *x: that input. IR_NONE when there is none, or when the ADD scales the other
  * input; what it scales i by (ir_scale of the ADD) is the caller's to apply. */
