@@ -422,7 +422,7 @@ static void blocks_fused_up(struct blocks *b, int layer, int n, uint32_t d_ff, i
   *up = blocks_product(b, layer, n, blocks_rows(b, w, d_ff, d_ff, 0, 0, "up"), NULL);
 }
 
-int blocks_dense_ffn(struct blocks *b, int layer, int x, const struct blocks_ffn *kind) {
+int blocks_dense(struct blocks *b, int layer, int x, const struct blocks_ffn *kind) {
   const struct hparams *h = &b->h;
   uint32_t d_ff = kind->d_ff ? kind->d_ff : blocks_d_ff(b, layer);
   int n = blocks_norm(b, layer, x, kind->norm ? kind->norm : "ffn_norm", h->d_model), gate, up;
@@ -434,8 +434,11 @@ int blocks_dense_ffn(struct blocks *b, int layer, int x, const struct blocks_ffn
   }
   int mul = blocks_glu(b, layer, gate, up, kind->activation);
   int y = blocks_linear(b, layer, mul, "ffn_down", h->d_model, kind->bias);
-  if (kind->post_norm) y = blocks_norm(b, layer, y, kind->post_norm, h->d_model);
-  return blocks_residual(b, layer, x, y);
+  return kind->post_norm ? blocks_norm(b, layer, y, kind->post_norm, h->d_model) : y;
+}
+
+int blocks_dense_ffn(struct blocks *b, int layer, int x, const struct blocks_ffn *kind) {
+  return blocks_residual(b, layer, x, blocks_dense(b, layer, x, kind));
 }
 
 static int blocks_expert_product(struct blocks *b, int layer, int x, int router, const struct gguf_tensor *w,

@@ -160,6 +160,9 @@ int blocks_add(struct blocks *b, int layer, int x, int y);
 /* x + residual_scale * y: how a block's output y goes onto the stream x. */
 int blocks_residual(struct blocks *b, int layer, int x, int y);
 
+/* f(norm(x)) of the dense block, without residual. */
+int blocks_dense(struct blocks *b, int layer, int x, const struct blocks_ffn *kind);
+
 /* Whole blocks with their norm and residual: x + f(norm(x)). */
 int blocks_dense_ffn(struct blocks *b, int layer, int x, const struct blocks_ffn *kind);
 int blocks_expert_ffn(struct blocks *b, int layer, int x, const struct blocks_experts *kind);

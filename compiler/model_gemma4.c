@@ -33,15 +33,6 @@ static struct blocks_attention gemma4_attention(struct blocks *b, bool local) {
   return kind;
 }
 
-/* The dense block's output, without residual. */
-static int gemma4_dense(struct blocks *b, int layer, int x) {
-  uint32_t d_ff = blocks_d_ff(b, layer);
-  int n = blocks_norm(b, layer, x, "ffn_norm", b->h.d_model);
-  int gate = blocks_linear(b, layer, n, "ffn_gate", d_ff, false);
-  int up = blocks_linear(b, layer, n, "ffn_up", d_ff, false);
-  return blocks_linear(b, layer, blocks_glu(b, layer, gate, up, IR_GELU), "ffn_down", b->h.d_model, false);
-}
-
 static int gemma4_experts(struct blocks *b, int layer, int x) {
   const struct hparams *h = &b->h;
   const struct blocks_experts kind = {.activation = IR_GELU, .renormalize = true, .expert_scale = true};
@@ -58,7 +49,7 @@ static int gemma4_experts(struct blocks *b, int layer, int x) {
 
 static int gemma4_ffn(struct blocks *b, int layer, int x) {
   uint32_t d = b->h.d_model;
-  int y = gemma4_dense(b, layer, x);
+  int y = blocks_dense(b, layer, x, &(struct blocks_ffn){.activation = IR_GELU});
   if (blocks_has_tensor(b, layer, "ffn_gate_inp.weight")) {
     y = blocks_norm(b, layer, y, "post_ffw_norm_1", d);
     y = blocks_add(b, layer, y, blocks_norm(b, layer, gemma4_experts(b, layer, x), "post_ffw_norm_2", d));
