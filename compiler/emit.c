@@ -7,6 +7,7 @@
 #include "emit_templates.h"
 #include "emit_tokenizer.h"
 #include "family.h"
+#include "img_print.h"
 #include "img_writer.h"
 #include "keys.h"
 #include "pass.h"
@@ -18,7 +19,8 @@
 #include <string.h>
 #include <sys/stat.h>
 
-/* The templates of every image: a step of n rows runs in the smallest that takes it. */
+/* The templates of every image, in every tier whose kernels make them other than those of lower tiers: a step of n rows
+ * runs in the smallest that takes it. */
 static const struct {
   enum img_template_kind kind;
   uint32_t n_row;
@@ -70,9 +72,13 @@ static enum moe_code emit_text(struct emit *e, struct moe_error *err) {
 
 static enum moe_code emit_plan(struct emit *e, struct moe_error *err) {
   enum moe_code code = plan_init(&e->plan, &e->graph, !strcmp(e->options->kv, "f32"), EMIT_MAX_ROW, err);
-  for (int i = 0; i < EMIT_N_SIZE && !code; i++) {
-    uint32_t n_row = emit_sizes[i].n_row, n_select = n_row < EMIT_MAX_SELECT ? n_row : EMIT_MAX_SELECT;
-    code = pass_lower(&e->plan, emit_sizes[i].kind, n_row, n_select, err);
+  for (uint32_t tier = 0, last = 0; tier < IMG_N_TIER && !last && !code; tier++) {
+    last = !strcmp(img_tier_name(tier), e->options->tier);
+    for (int i = 0; i < EMIT_N_SIZE && !code; i++) {
+      uint32_t n_row = emit_sizes[i].n_row, n_select = n_row < EMIT_MAX_SELECT ? n_row : EMIT_MAX_SELECT;
+      code = pass_lower(&e->plan, tier, emit_sizes[i].kind, n_row, n_select, err);
+      if (!code) plan_drop_equal(&e->plan);
+    }
   }
   return code ? code : plan_add_carried(&e->plan, err);
 }
@@ -204,7 +210,7 @@ static void emit_deinit(struct emit *e) {
 }
 
 enum moe_code emit_model_check(const struct gguf *gguf, struct moe_error *err) {
-  const struct emit_options options = {.kv = "f16"};
+  const struct emit_options options = {.kv = "f16", .tier = "nv"};
   struct emit e = {.options = &options, .gguf = gguf};
   enum moe_code code = family_build(gguf, &e.graph, err);
   if (code) return code;

@@ -87,8 +87,8 @@ enum moe_code emit_manifest(struct emit_bytes *section, const struct plan *plan,
                             struct moe_error *err) {
   struct img_manifest m = {0};
   snprintf(m.compiler_version, sizeof m.compiler_version, "%s", MOE_VERSION);
-  snprintf(m.compiler_options, sizeof m.compiler_options, "--kv %s --compress %lld%s", options->kv,
-           (long long)options->compress, options->no_selftest ? " --no-selftest" : "");
+  snprintf(m.compiler_options, sizeof m.compiler_options, "--kv %s --tier %s --compress %lld%s", options->kv,
+           options->tier, (long long)options->compress, options->no_selftest ? " --no-selftest" : "");
   emit_hex(hash, m.source_blake2b);
   m.source_bytes = gguf_file_bytes(plan->graph->gguf);
   snprintf(m.state_kv, sizeof m.state_kv, "%s", options->kv);

@@ -47,6 +47,7 @@ static struct shadergen_request emit_module_request(const struct plan *plan, con
 /* A request, the first dispatch that made it, and what became of it. */
 struct emit_module_job {
   const struct plan_op *op;
+  enum img_tier tier; /* of the first template with it, the lowest: templates stand tier by tier */
   struct shadergen_request request;
   uint32_t module; /* index in the section, after duplicates are dropped */
   struct shadergen_module compiled;
@@ -62,13 +63,6 @@ struct emit_module_jobs {
   int level;
 };
 
-static bool emit_same_request(const struct shadergen_request *a, const struct shadergen_request *b) {
-  if (a->kernel != b->kernel || a->n_param != b->n_param) return false;
-  for (uint32_t i = 0; i < a->n_param; i++)
-    if (strcmp(a->param[i].name, b->param[i].name) || a->param[i].value != b->param[i].value) return false;
-  return true;
-}
-
 /* One job per different request; of_op: by dispatch the job. */
 static enum moe_code emit_collect(const struct plan *plan, struct emit_module_jobs *jobs, uint32_t *of_op,
                                   struct moe_error *err) {
@@ -78,7 +72,7 @@ static enum moe_code emit_collect(const struct plan *plan, struct emit_module_jo
       const struct plan_op *op = &plan->template[t].op[i];
       const struct shadergen_request request = emit_module_request(plan, op);
       uint32_t k = 0;
-      while (k < jobs->n && !emit_same_request(&jobs->job[k].request, &request)) k++;
+      while (k < jobs->n && !shadergen_same_request(&jobs->job[k].request, &request)) k++;
       of_op[at] = k;
       if (k < jobs->n) continue;
       if (jobs->n == capacity) {
@@ -87,7 +81,7 @@ static enum moe_code emit_collect(const struct plan *plan, struct emit_module_jo
         if (!grown) return moe_fail(err, MOE_FAILED, "out of memory: %u modules", capacity);
         jobs->job = grown;
       }
-      jobs->job[jobs->n] = (struct emit_module_job){.op = op, .request = request};
+      jobs->job[jobs->n] = (struct emit_module_job){.op = op, .tier = plan->template[t].tier, .request = request};
       jobs->n++;
     }
   return MOE_OK;
@@ -145,14 +139,14 @@ static void emit_write_modules(struct emit_modules *m, const struct emit_module_
                                 .code_zbytes = (uint32_t)job->frame_bytes,
                                 .code_bytes = s->bytes,
                                 .name_offset = (uint32_t)emit_bytes_text(&names, s->name),
-                                .tier = IMG_TIER_BASE,
+                                .tier = job->tier,
                                 .push_bytes = s->push_bytes,
                                 .n_tuning = s->n_tuning,
                                 .features = s->features,
                                 .shared_bytes = s->shared_bytes};
     memcpy(module.tuning, s->tuning, sizeof module.tuning);
     emit_bytes_append(&table, &module, sizeof module);
-    emit_note_needs(m, s);
+    if (job->tier == jobs->job->tier) emit_note_needs(m, s);
   }
   head.name_bytes = names.n;
   uint64_t code_at = (head.name_offset + names.n + 7) / 8 * 8;

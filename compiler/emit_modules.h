@@ -13,7 +13,7 @@ struct emit_modules {
   struct emit_bytes section;
   uint32_t *of_op; /* module index by dispatch, through all templates in order */
   uint32_t n_module;
-  uint32_t max_workgroup, max_shared_bytes, max_push_bytes; /* over all modules and tunings */
+  uint32_t max_workgroup, max_shared_bytes, max_push_bytes; /* over modules and tunings of the lowest tier */
 };
 
 /* level: of zstd. modules: uninitialized; give it to emit_modules_deinit also when this fails.

@@ -230,7 +230,7 @@ static enum moe_code emit_template(struct emit_context *c, const struct plan_tem
   snprintf(name, sizeof name, "%s(%u)", t->kind == IMG_TEMPLATE_TOKEN ? "token" : "window", t->n_row);
   struct img_template record = {.name_offset = (uint32_t)emit_bytes_text(&c->lists->name, name),
                                 .kind = t->kind,
-                                .tier = IMG_TIER_BASE,
+                                .tier = t->tier,
                                 .n_row = t->n_row,
                                 .n_select = t->n_select,
                                 .n_inst = emit_count(&top.inst, sizeof(struct img_inst))};

@@ -279,17 +279,18 @@ static void pass_run(struct pass *p) {
   if (!p->code) pass_sample(p);
 }
 
-enum moe_code pass_lower(struct plan *plan, enum img_template_kind kind, uint32_t n_row, uint32_t n_select,
-                         struct moe_error *err) {
+enum moe_code pass_lower(struct plan *plan, enum img_tier tier, enum img_template_kind kind, uint32_t n_row,
+                         uint32_t n_select, struct moe_error *err) {
   const struct ir_graph *g = plan->graph;
   if (plan->n_template == PLAN_MAX_TEMPLATE)
     return moe_fail(err, MOE_FAILED, "more than %d templates", PLAN_MAX_TEMPLATE);
   struct plan_template *t = &plan->template[plan->n_template++];
-  *t = (struct plan_template){.kind = kind, .n_row = n_row, .n_select = n_select};
+  *t = (struct plan_template){.tier = tier, .kind = kind, .n_row = n_row, .n_select = n_select};
   size_t n = (size_t)g->n_node;
   struct pass p = {.plan = plan,
                    .graph = g,
                    .template = t,
+                   .tier = tier,
                    .n_row = n_row,
                    .n_select = n_select,
                    .value = calloc(n, sizeof *p.value),

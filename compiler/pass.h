@@ -10,9 +10,10 @@
 
 #include "plan.h"
 
-/* Adds the template `kind`(n_row) with up to n_select rows of logits to the plan. All planes that it uses are added.
- * plan->max_row must be final. Errors: MOE_DECLINED naming the operation that no kernel covers. */
-enum moe_code pass_lower(struct plan *plan, enum img_template_kind kind, uint32_t n_row, uint32_t n_select,
-                         struct moe_error *err);
+/* Adds the template `kind`(n_row) of a tier with up to n_select rows of logits to the plan. All planes that it uses are
+ * added. plan->max_row must be final. Lower tiers come first: their templates' planes then lie in the same places,
+ * whichever higher tiers follow. Errors: MOE_DECLINED naming the operation that no kernel covers. */
+enum moe_code pass_lower(struct plan *plan, enum img_tier tier, enum img_template_kind kind, uint32_t n_row,
+                         uint32_t n_select, struct moe_error *err);
 
 #endif

@@ -24,6 +24,7 @@ struct pass {
   struct plan *plan;
   const struct ir_graph *graph;
   struct plan_template *template;
+  enum img_tier tier; /* kernels of this tier and of lower ones may be used */
   uint32_t n_row, n_select;
   struct pass_value *value; /* by node */
   int *n_use, *last_use;    /* by node: readers, and the last one */

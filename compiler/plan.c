@@ -1,6 +1,7 @@
 #include "plan.h"
 
 #include "codebooks.h"
+#include "img_print.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -148,6 +149,33 @@ enum moe_code plan_add_op(struct plan_template *t, const struct plan_op *op, str
   return MOE_OK;
 }
 
+static bool plan_same_op(const struct plan_op *a, const struct plan_op *b) {
+  if (a->role != b->role || a->layer != b->layer || !shadergen_same_request(&a->request, &b->request)) return false;
+  for (uint32_t i = 0; i < kernel_get(a->request.kernel)->n_push; i++) {
+    const struct plan_operand *x = &a->operand[i], *y = &b->operand[i];
+    if (x->kind != y->kind || x->index != y->index || x->offset != y->offset) return false;
+  }
+  return true;
+}
+
+static bool plan_same_template(const struct plan_template *a, const struct plan_template *b) {
+  if (a->n_select != b->n_select || a->n_op != b->n_op) return false;
+  for (uint32_t i = 0; i < a->n_op; i++)
+    if (!plan_same_op(&a->op[i], &b->op[i])) return false;
+  return true;
+}
+
+void plan_drop_equal(struct plan *plan) {
+  struct plan_template *last = &plan->template[plan->n_template - 1];
+  const struct plan_template *below = NULL;
+  for (const struct plan_template *t = plan->template; t < last; t++)
+    if (t->kind == last->kind && t->n_row == last->n_row && t->tier < last->tier && (!below || t->tier > below->tier))
+      below = t;
+  if (!below || !plan_same_template(below, last)) return;
+  free(last->op);
+  plan->n_template--;
+}
+
 uint64_t plan_act_bytes(const struct plan *plan) {
   uint64_t bytes = IMG_PLANE_ALIGN;
   for (uint32_t i = 0; i < plan->n_template; i++)
@@ -171,8 +199,9 @@ static void plan_print_op(const struct plan *plan, const struct plan_op *op, FIL
 void plan_print(const struct plan *plan, FILE *out) {
   for (uint32_t i = 0; i < plan->n_template; i++) {
     const struct plan_template *t = &plan->template[i];
-    fprintf(out, "%s(%u): %u dispatches, %llu bytes of ACT\n", t->kind == IMG_TEMPLATE_TOKEN ? "token" : "window",
-            t->n_row, t->n_op, (unsigned long long)t->act_bytes);
+    fprintf(out, "%s(%u), tier %s: %u dispatches, %llu bytes of ACT\n",
+            t->kind == IMG_TEMPLATE_TOKEN ? "token" : "window", t->n_row, img_tier_name(t->tier), t->n_op,
+            (unsigned long long)t->act_bytes);
     for (uint32_t k = 0; k < t->n_op; k++) plan_print_op(plan, &t->op[k], out);
   }
 }

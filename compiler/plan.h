@@ -13,7 +13,7 @@
 #include "pack.h"
 #include "shadergen.h"
 
-enum { PLAN_PAGE_TOK = 64, PLAN_MAX_TEMPLATE = 16 };
+enum { PLAN_PAGE_TOK = 64, PLAN_MAX_TEMPLATE = 64 };
 
 enum plan_operand_kind {
   PLAN_UNUSED = 0, /* the kernel does not read it here: any readable address */
@@ -50,6 +50,7 @@ struct plan_op {
 };
 
 struct plan_template {
+  enum img_tier tier; /* its kernels are of this tier or lower ones */
   enum img_template_kind kind;
   uint32_t n_row, n_select;
   struct plan_op *op; /* layers' dispatches stand together, in order */
@@ -100,6 +101,10 @@ enum moe_code plan_add_carried(struct plan *plan, struct moe_error *err);
 
 /* Appends a copy of *op. */
 enum moe_code plan_add_op(struct plan_template *t, const struct plan_op *op, struct moe_error *err);
+
+/* Drops the last template when a device of its tier would take an equal one anyway: that of the highest tier below it
+ * among those of its kind and rows (FORMAT.md, Tiers). Planes that it added stay. */
+void plan_drop_equal(struct plan *plan);
 
 /* Bytes of ACT: the most that a template needs. */
 uint64_t plan_act_bytes(const struct plan *plan);

@@ -117,6 +117,7 @@ struct checker {
   struct img_templates_view *view;
   uint64_t name_bytes;
   uint64_t unrolled; /* instructions of all templates so far, calls unrolled */
+  uint32_t tier;     /* of the template at hand */
 };
 
 /* base + table value, bytes of room after it: inside the arena as far as its size is known. */
@@ -228,6 +229,9 @@ static enum moe_code check_inst(const struct checker *c, uint32_t at, bool in_bo
   case IMG_OP_DISPATCH:
     if (inst->module >= c->modules->n_module)
       FAIL("TEMPLATES: inst[%u].module %u, there are %u", at, inst->module, c->modules->n_module);
+    if (c->modules->module[inst->module].tier > c->tier)
+      FAIL("TEMPLATES: inst[%u].module %u is of tier %u, its template of tier %u", at, inst->module,
+           c->modules->module[inst->module].tier, c->tier);
     if (!moe_inside(inst->first_word, inst->n_word, v->n_word) ||
         !moe_inside(inst->first_region, inst->n_region, v->n_region))
       FAIL("TEMPLATES: inst[%u]: words [%u, +%u) of %u or regions [%u, +%u) of %u", at, inst->first_word, inst->n_word,
@@ -270,6 +274,14 @@ static enum moe_code check_template(struct checker *c, uint32_t i, struct moe_er
       t->n_select > IMG_MAX_SELECT)
     FAIL("TEMPLATES: template[%u]: name %u, kind %u, tier %u, n_row %u, n_select %u", i, t->name_offset, t->kind,
          t->tier, t->n_row, t->n_select);
+  for (uint32_t k = 0; k < i; k++) {
+    const struct img_template *other = &c->view->template[k];
+    if (other->kind == t->kind && other->n_row == t->n_row && other->tier == t->tier)
+      FAIL("TEMPLATES: template[%u]: kind %u, n_row %u, tier %u as template[%u]; a tier has at most one of a kind and "
+           "rows",
+           i, t->kind, t->n_row, t->tier, k);
+  }
+  c->tier = t->tier;
   if (!moe_inside(t->first_inst, t->n_inst, c->view->n_inst))
     FAIL("TEMPLATES: template[%u]: instructions [%u, +%u) of %u", i, t->first_inst, t->n_inst, c->view->n_inst);
   c->unrolled += t->n_inst;
@@ -314,6 +326,8 @@ enum moe_code img_check_templates(const void *section, uint64_t bytes, const str
   }
   struct checker c = {
       .modules = modules, .limits = limits, .planes = planes, .view = view, .name_bytes = h->name_bytes};
+  if (view->n_template > IMG_MAX_TEMPLATE)
+    FAIL("TEMPLATES: %u templates, allowed %u", view->n_template, IMG_MAX_TEMPLATE);
   for (uint32_t i = 0; i < view->n_template; i++) TRY(check_template(&c, i, err));
   return MOE_OK;
 }

@@ -153,6 +153,7 @@ struct img_table {
   uint64_t first_value;
 };
 
+#define IMG_MAX_TEMPLATE 256
 enum img_template_kind { IMG_TEMPLATE_TOKEN = 1, IMG_TEMPLATE_WINDOW = 2 };
 
 struct img_template {

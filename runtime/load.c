@@ -43,15 +43,28 @@ void load_close(struct load *load) {
   memset(load, 0, sizeof *load);
 }
 
-/* Whether the image has templates of a tier; *needs: what their modules need. */
+/* Whether a device of `tier` takes template i: of a kind and rows that of the highest tier up to it (FORMAT.md, Tiers).
+ */
+static bool load_takes(const struct img_templates_view *v, uint32_t i, enum img_tier tier) {
+  const struct img_template *t = &v->template[i];
+  if (t->tier > tier) return false;
+  for (uint32_t k = 0; k < v->n_template; k++) {
+    const struct img_template *other = &v->template[k];
+    if (other->kind == t->kind && other->n_row == t->n_row && other->tier > t->tier && other->tier <= tier)
+      return false;
+  }
+  return true;
+}
+
+/* Whether the image has templates of a tier; *needs: what the modules of all need that a device of it takes. */
 static bool load_needs(const struct load *load, enum img_tier tier, uint32_t *list, struct vk_needs *needs) {
   const struct img_view *v = &load->view;
   *needs = (struct vk_needs){.vulkan_major = v->manifest.requires_vulkan_major,
                              .vulkan_minor = v->manifest.requires_vulkan_minor};
   bool any = false;
   for (uint32_t i = 0; i < v->templates.n_template; i++) {
-    if (v->templates.template[i].tier != tier) continue;
-    any = true;
+    any |= v->templates.template[i].tier == tier;
+    if (!load_takes(&v->templates, i, tier)) continue;
     uint32_t n = vk_template_modules(&v->templates, i, list);
     for (uint32_t k = 0; k < n; k++) {
       const struct img_module *m = &v->modules.module[list[k]];
@@ -63,7 +76,8 @@ static bool load_needs(const struct load *load, enum img_tier tier, uint32_t *li
   return any;
 }
 
-/* Chooses the device by what the tier asked for, or the image's lowest tier, needs; then the best tier on it. */
+/* Chooses the device by what the tier asked for, or the image's lowest tier, needs; then the best tier on it, passing
+ * over those whose needs the device only emulates. */
 static enum moe_code load_choose(const struct engine_options *o, struct load *load, uint32_t *list,
                                  struct moe_error *err) {
   struct vk_needs needs;
@@ -82,44 +96,67 @@ static enum moe_code load_choose(const struct engine_options *o, struct load *lo
   if (code) return code;
   load->tier = (enum img_tier)lowest;
   for (uint32_t tier = IMG_N_TIER - 1; !o->tier && tier > lowest; tier--)
-    if (load_needs(load, tier, list, &needs) && !vk_gpu_check(load->gpu, &needs, NULL)) {
+    if (load_needs(load, tier, list, &needs) && !(needs.features & load->gpu->emulated) &&
+        !vk_gpu_check(load->gpu, &needs, NULL)) {
       load->tier = (enum img_tier)tier;
       break;
     }
   return MOE_OK;
 }
 
-/* The tuning rows and grids of the chosen tier against the device's limits. */
-static enum moe_code load_check_limits(const struct load *load, struct moe_error *err) {
+/* A dispatch's tuning row and grid against the device's limits. */
+static enum moe_code load_check_inst(const struct load *load, const struct img_inst *inst, struct moe_error *err) {
   const struct img_view *v = &load->view;
+  const struct vk_gpu *gpu = load->gpu;
+  const struct img_module *m = &v->modules.module[inst->module];
+  const struct img_tuning *t = vk_tuning(m, gpu->subgroup_size);
+  const char *name = v->modules.name + m->name_offset;
+  uint32_t workgroup = t->spec[IMG_SPEC_WG];
+  if (workgroup > gpu->workgroup_size || workgroup > gpu->workgroup_x)
+    return moe_fail(err, MOE_DECLINED,
+                    "device %s: module %s has workgroups of %u; maxComputeWorkGroupInvocations is %u, "
+                    "maxComputeWorkGroupSize[0] is %u",
+                    gpu->name, name, workgroup, gpu->workgroup_size, gpu->workgroup_x);
+  const uint64_t groups[3] = {((uint64_t)inst->grid[0] + t->group_items - 1) / t->group_items, inst->grid[1],
+                              inst->grid[2]};
+  for (int k = 0; k < 3; k++)
+    if (groups[k] > gpu->grid[k])
+      return moe_fail(err, MOE_DECLINED,
+                      "device %s: module %s is dispatched over %llu workgroups; "
+                      "maxComputeWorkGroupCount[%d] is %u",
+                      gpu->name, name, (ull)groups[k], k, gpu->grid[k]);
+  return MOE_OK;
+}
+
+/* The dispatches among instructions [first, + n), and those of the bodies that they call. */
+static enum moe_code load_check_insts(const struct load *load, uint32_t first, uint32_t n, struct moe_error *err) {
+  const struct img_templates_view *t = &load->view.templates;
+  enum moe_code code = MOE_OK;
+  for (uint32_t i = first; i < first + n && !code; i++) {
+    const struct img_inst *inst = &t->inst[i];
+    if (inst->op == IMG_OP_DISPATCH) code = load_check_inst(load, inst, err);
+    for (uint32_t k = 0; inst->op == IMG_OP_CALL && k < t->body[inst->body].n_inst && !code; k++) {
+      const struct img_inst *inner = &t->inst[t->body[inst->body].first_inst + k];
+      if (inner->op == IMG_OP_DISPATCH) code = load_check_inst(load, inner, err);
+    }
+  }
+  return code;
+}
+
+/* The dispatches that the chosen tier takes against the device's limits. */
+static enum moe_code load_check_limits(const struct load *load, struct moe_error *err) {
+  const struct img_templates_view *t = &load->view.templates;
   const struct vk_gpu *gpu = load->gpu;
   if (gpu->min_subgroup != gpu->max_subgroup && !gpu->subgroup_control)
     return moe_fail(err, MOE_DECLINED,
                     "device %s: runs subgroups of %u to %u invocations and lacks subgroupSizeControl in compute, which "
                     "kernels for it need; a newer driver may have it",
                     gpu->name, gpu->min_subgroup, gpu->max_subgroup);
-  for (uint32_t i = 0; i < v->templates.n_inst; i++) {
-    const struct img_inst *inst = &v->templates.inst[i];
-    if (inst->op != IMG_OP_DISPATCH || v->modules.module[inst->module].tier != load->tier) continue;
-    const struct img_module *m = &v->modules.module[inst->module];
-    const struct img_tuning *t = vk_tuning(m, gpu->subgroup_size);
-    const char *name = v->modules.name + m->name_offset;
-    uint32_t workgroup = t->spec[IMG_SPEC_WG];
-    if (workgroup > gpu->workgroup_size || workgroup > gpu->workgroup_x)
-      return moe_fail(err, MOE_DECLINED,
-                      "device %s: module %s has workgroups of %u; maxComputeWorkGroupInvocations is %u, "
-                      "maxComputeWorkGroupSize[0] is %u",
-                      gpu->name, name, workgroup, gpu->workgroup_size, gpu->workgroup_x);
-    const uint64_t groups[3] = {((uint64_t)inst->grid[0] + t->group_items - 1) / t->group_items, inst->grid[1],
-                                inst->grid[2]};
-    for (int k = 0; k < 3; k++)
-      if (groups[k] > gpu->grid[k])
-        return moe_fail(err, MOE_DECLINED,
-                        "device %s: module %s is dispatched over %llu workgroups; "
-                        "maxComputeWorkGroupCount[%d] is %u",
-                        gpu->name, name, (ull)groups[k], k, gpu->grid[k]);
-  }
-  return MOE_OK;
+  enum moe_code code = MOE_OK;
+  for (uint32_t i = 0; i < t->n_template && !code; i++)
+    if (load_takes(t, i, load->tier))
+      code = load_check_insts(load, t->template[i].first_inst, t->template[i].n_inst, err);
+  return code;
 }
 
 static enum moe_code load_plan(const struct engine_options *o, struct load *load, struct moe_error *err) {
@@ -180,7 +217,7 @@ static enum moe_code load_steps(struct load *load, struct moe_error *err) {
   if (!load->templates) return moe_fail(err, MOE_FAILED, "out of memory");
   for (uint32_t i = 0; i < v->templates.n_template; i++) {
     const struct img_template *t = &v->templates.template[i];
-    if (t->tier != load->tier) continue;
+    if (!load_takes(&v->templates, i, load->tier)) continue;
     if (!t->n_row || !t->n_select || t->n_row > v->manifest.memory_max_row || t->n_select > IMG_MAX_SELECT)
       return moe_fail(err, MOE_FAILED, "TEMPLATES: template[%u] %s: %u rows, %u selects; allowed 1 to %u and 1 to %d",
                       i, v->templates.name + t->name_offset, t->n_row, t->n_select, v->manifest.memory_max_row,

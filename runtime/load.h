@@ -21,7 +21,7 @@ struct load {
   const struct vk_gpu *gpu; /* of instance */
   struct memory_plan plan;
   struct step_shape shape;
-  struct step_template *templates; /* the tier's, ascending by n_row, then n_select */
+  struct step_template *templates; /* what the tier takes (FORMAT.md, Tiers), ascending by n_row, then n_select */
   uint32_t n_template;
 };
 

@@ -195,7 +195,8 @@ static VkResult vk_device_make(struct vk_device *device) {
   VkPhysicalDeviceVulkan13Features f13 = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_3_FEATURES,
                                           .subgroupSizeControl =
                                               device->gpu->subgroup_control || device->gpu->full_subgroups,
-                                          .computeFullSubgroups = device->gpu->full_subgroups};
+                                          .computeFullSubgroups = device->gpu->full_subgroups,
+                                          .shaderIntegerDotProduct = HAS(DOT_PRODUCT)};
   VkPhysicalDeviceVulkan12Features f12 = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_2_FEATURES,
                                           .pNext = device->gpu->api_version >= VK_API_VERSION_1_3 ? &f13 : NULL,
                                           .bufferDeviceAddress = HAS(BDA),

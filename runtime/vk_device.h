@@ -24,6 +24,8 @@ struct vk_gpu {
   char uuid[33];               /* pipeline cache UUID, hexadecimal: driver build and device */
   uint32_t vendor_id, device_id, api_version;
   uint64_t features; /* bits of img_features.def */
+  uint64_t emulated; /* of these: what the driver computes in many instructions, so that kernels that do without are
+                        faster */
   uint32_t push_bytes, shared_bytes, workgroup_size, workgroup_x;
   uint32_t grid[3]; /* most workgroups of a dispatch */
   uint32_t subgroup_size, min_subgroup, max_subgroup, max_workgroup_subgroups;

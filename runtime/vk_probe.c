@@ -4,6 +4,8 @@
  * creating (vk_device.c). Invariants: asks, creates nothing. */
 #include "vk_probe.h"
 
+#include "img_enums.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,6 +15,7 @@ struct vk_probe_answers {
   VkPhysicalDeviceFeatures f10;
   VkPhysicalDeviceVulkan11Features f11;
   VkPhysicalDeviceVulkan12Features f12;
+  VkPhysicalDeviceVulkan13Features f13;
   VkPhysicalDeviceVulkan11Properties p11;
 };
 
@@ -36,6 +39,7 @@ static bool vk_probe_subgroup(const struct vk_probe_answers *a, VkSubgroupFeatur
   vk_probe_subgroup(a, VK_SUBGROUP_FEATURE_SHUFFLE_BIT | VK_SUBGROUP_FEATURE_SHUFFLE_RELATIVE_BIT)
 #define VK_HAS_SUBGROUP_BALLOT(a) vk_probe_subgroup(a, VK_SUBGROUP_FEATURE_BALLOT_BIT)
 #define VK_HAS_SUBGROUP_EXTENDED(a) (a)->f12.shaderSubgroupExtendedTypes
+#define VK_HAS_DOT_PRODUCT(a) (a)->f13.shaderIntegerDotProduct
 
 /* Whether MOERT_DENY_FEATURE names this feature. */
 static bool vk_probe_denied(const char *name) {
@@ -164,13 +168,13 @@ void vk_probe_gpu(const struct vk_api *api, VkPhysicalDevice physical, struct vk
 
   struct vk_probe_answers a = {.f11 = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_1_FEATURES},
                                .f12 = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_2_FEATURES},
+                               .f13 = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_3_FEATURES},
                                .p11 = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_1_PROPERTIES}};
-  VkPhysicalDeviceVulkan13Features f13 = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_3_FEATURES};
   VkPhysicalDeviceVulkan13Properties p13 = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_3_PROPERTIES};
   VkPhysicalDeviceVulkan12Properties p12 = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_2_PROPERTIES,
                                             .pNext = is_13 ? &p13 : NULL};
   a.f11.pNext = &a.f12;
-  a.f12.pNext = is_13 ? &f13 : NULL;
+  a.f12.pNext = is_13 ? &a.f13 : NULL;
   a.p11.pNext = &p12;
   VkPhysicalDeviceFeatures2 features = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FEATURES_2, .pNext = &a.f11};
   VkPhysicalDeviceProperties2 properties = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PROPERTIES_2, .pNext = &a.p11};
@@ -187,13 +191,14 @@ void vk_probe_gpu(const struct vk_api *api, VkPhysicalDevice physical, struct vk
   vk_probe_family(families, n_family, gpu);
   snprintf(gpu->driver, sizeof gpu->driver, "%s %s", p12.driverName, p12.driverInfo);
   if (is_13) {
+    if (!p13.integerDotProduct4x8BitPackedSignedAccelerated) gpu->emulated = gpu->features & IMG_FEATURE_DOT_PRODUCT;
     gpu->max_buffer = p13.maxBufferSize;
     gpu->min_subgroup = p13.minSubgroupSize;
     gpu->max_subgroup = p13.maxSubgroupSize;
     gpu->max_workgroup_subgroups = p13.maxComputeWorkgroupSubgroups;
     gpu->subgroup_control =
-        f13.subgroupSizeControl && (p13.requiredSubgroupSizeStages & VK_SHADER_STAGE_COMPUTE_BIT) != 0;
-    gpu->full_subgroups = f13.subgroupSizeControl && f13.computeFullSubgroups;
+        a.f13.subgroupSizeControl && (p13.requiredSubgroupSizeStages & VK_SHADER_STAGE_COMPUTE_BIT) != 0;
+    gpu->full_subgroups = a.f13.subgroupSizeControl && a.f13.computeFullSubgroups;
   }
   vk_probe_memory(api, physical, gpu);
 }

@@ -51,6 +51,9 @@ enum moe_code shadergen_compile(const struct shadergen_request *request, struct 
                                 struct moe_error *err);
 void shadergen_module_deinit(struct shadergen_module *module);
 
+/* Whether two requests ask for the same in the same words: parameters alike and in one order. */
+bool shadergen_same_request(const struct shadergen_request *a, const struct shadergen_request *b);
+
 /* grid: for img_inst.grid; [0] in items. Errors: MOE_USAGE as shadergen_compile. */
 enum moe_code shadergen_grid(const struct shadergen_request *request, uint32_t grid[3], struct moe_error *err);
 

@@ -68,6 +68,13 @@ enum moe_code shadergen_values_init(struct shadergen_values *v, const struct sha
   return MOE_OK;
 }
 
+bool shadergen_same_request(const struct shadergen_request *a, const struct shadergen_request *b) {
+  if (a->kernel != b->kernel || a->n_param != b->n_param || a->instrument != b->instrument) return false;
+  for (uint32_t i = 0; i < a->n_param; i++)
+    if (strcmp(a->param[i].name, b->param[i].name) || a->param[i].value != b->param[i].value) return false;
+  return true;
+}
+
 /* ---- codebooks.def ---- */
 
 /* Bit i: codebook i, in the table's order. */

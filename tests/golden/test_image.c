@@ -26,7 +26,7 @@ static int make_image(void **state) {
   struct moe_error err = {0};
   snprintf(m.model, sizeof m.model, "%s/models/wordnet-moe.gguf", getenv("TESTS_DIR"));
   snprintf(m.path, sizeof m.path, "%s/test_image-%d.img", getenv("BUILD_DIR"), getpid());
-  const struct emit_options options = {.output = m.path, .kv = "f16", .compress = 3, .quiet = true};
+  const struct emit_options options = {.output = m.path, .kv = "f16", .tier = "base", .compress = 3, .quiet = true};
   if (emit_image(m.model, &options, &err) || img_open(m.path, &m.img, &err) || img_check(&m.img, &m.view, &err)) {
     fprintf(stderr, "%s\n", err.message);
     return 1;
@@ -120,7 +120,7 @@ static void test_the_manifest_describes_the_model(void **state) {
   assert_string_equal(m->model_architecture, "qwen3moe");
   assert_string_equal(m->model_name, "wordnet-qwen3moe");
   assert_string_equal(m->model_quantization, "Q4_K+Q6_K");
-  assert_string_equal(m->compiler_options, "--kv f16 --compress 3");
+  assert_string_equal(m->compiler_options, "--kv f16 --tier base --compress 3");
   assert_int_equal(m->model_n_expert, 16);
   assert_int_equal(m->model_n_expert_used, 4);
   assert_int_equal(m->model_d_ff, 256);

@@ -1,6 +1,7 @@
 /* A box that lacks something an image needs is told what, by name, before anything is created on a device. Skipped (77)
  * where there is no Vulkan device at all, after the test of just that. */
 #include "engine.h"
+#include "img_enums.h"
 #include "img_print.h"
 #include "load.h"
 #include "run_jobs.h"
@@ -67,6 +68,39 @@ static void test_every_feature_by_name(void **state) {
   }
 }
 
+/* Of two tiers the higher one is taken when asked for, or when the device has hardware for what it needs; without its
+ * feature it is declined, and the lower one goes on. */
+static void test_tiers(void **state) {
+  (void)state;
+  struct small_image image;
+  struct moe_error err = {0};
+  small_image_init(&image);
+  small_image_two_tiers(&image);
+  assert_int_equal(small_image_write(&image, path, &err), MOE_OK);
+  static const char *const asked[] = {"base", "dot", NULL};
+  for (int i = 0; i < 3; i++) {
+    struct load load;
+    const struct engine_options o = {.image_path = path, .tier = asked[i]};
+    if (load_open(&o, &load, &err)) fail_msg("%s", err.message);
+    bool hardware = (load.gpu->features & ~load.gpu->emulated & IMG_FEATURE_DOT_PRODUCT) != 0;
+    enum img_tier tier = asked[i] ? load_tier(asked[i]) : hardware ? IMG_TIER_DOT : IMG_TIER_BASE;
+    assert_int_equal(load.tier, tier);
+    assert_int_equal(load.n_template, 1);
+    assert_int_equal(load.templates[0].index, tier == IMG_TIER_DOT);
+    load_close(&load);
+  }
+  expect(&image, (struct engine_options){.tier = "khr"}, MOE_DECLINED, PARTS("no kernels of tier khr"));
+  setenv("MOERT_DENY_FEATURE", "shaderIntegerDotProduct", 1);
+  expect(&image, (struct engine_options){0}, MOE_OK, NULL);
+  expect(&image, (struct engine_options){.tier = "dot"}, MOE_DECLINED, PARTS("lacks shaderIntegerDotProduct"));
+  unsetenv("MOERT_DENY_FEATURE");
+  image.module[1].features = 0;
+  image.inst[4].grid[0] = UINT32_MAX; /* only the tier that is taken is held to the device's limits */
+  image.module[1].tuning[0].group_items = 1;
+  expect(&image, (struct engine_options){.tier = "base"}, MOE_OK, NULL);
+  expect(&image, (struct engine_options){.tier = "dot"}, MOE_DECLINED, PARTS("module second"));
+}
+
 static void test_version_and_limits(void **state) {
   (void)state;
   struct small_image image;
@@ -127,9 +161,10 @@ int main(void) {
   snprintf(path, sizeof path, "/tmp/test_declines.%ld.img", (long)getpid());
   const struct CMUnitTest without[] = {cmocka_unit_test(test_no_driver)};
   const struct CMUnitTest with[] = {
-      cmocka_unit_test(test_nothing_lacks),         cmocka_unit_test(test_every_feature_by_name),
-      cmocka_unit_test(test_version_and_limits),    cmocka_unit_test(test_memory),
-      cmocka_unit_test(test_choices_that_are_none), cmocka_unit_test(test_broken_module),
+      cmocka_unit_test(test_nothing_lacks), cmocka_unit_test(test_every_feature_by_name),
+      cmocka_unit_test(test_tiers),         cmocka_unit_test(test_version_and_limits),
+      cmocka_unit_test(test_memory),        cmocka_unit_test(test_choices_that_are_none),
+      cmocka_unit_test(test_broken_module),
   };
   int failed = cmocka_run_group_tests(without, NULL, NULL);
   struct vk_instance *instance = NULL;

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "img_enums.h"
 #include "img_writer.h"
 
 #define NAMES "first\0second"
@@ -120,6 +121,16 @@ void small_image_init(struct small_image *s) {
   t->value_offset = t->table_offset + sizeof s->table;
   t->name_offset = t->value_offset + sizeof s->value;
   t->name_bytes = sizeof NAMES;
+}
+
+void small_image_two_tiers(struct small_image *s) {
+  s->module[1].tier = IMG_TIER_DOT;
+  s->module[1].features = IMG_FEATURE_DOT_PRODUCT;
+  s->template[1] = s->template[0];
+  s->template[1].tier = IMG_TIER_DOT;
+  s->template[1].first_inst = 4;
+  s->template[0].n_inst = s->template[1].n_inst = 1;
+  s->templates.n_template = 2;
 }
 
 static enum moe_code section(struct img_writer *w, enum img_section_kind kind, const void *const part[],

@@ -14,7 +14,7 @@ struct small_image {
   struct img_plane plane[2];
   struct img_planes planes;
   struct img_templates templates;
-  struct img_template template[1];
+  struct img_template template[257]; /* templates.n_template of them */
   struct img_inst inst[8];
   struct img_body body[1];
   struct img_word word[8];
@@ -25,6 +25,10 @@ struct small_image {
 
 /* The valid image. */
 void small_image_init(struct small_image *image);
+
+/* Makes it one of two tiers: module "second" is of tier dot and needs shaderIntegerDotProduct; token(1) is the first
+ * dispatch in tier base and the last one in tier dot. */
+void small_image_two_tiers(struct small_image *image);
 
 /* Writes it as `path`. Errors as img_writer's. */
 enum moe_code small_image_write(const struct small_image *image, const char *path, struct moe_error *err);

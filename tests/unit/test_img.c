@@ -79,6 +79,16 @@ static void test_round_trip(void **state) {
   img_close(&img);
 }
 
+static void test_two_tiers(void **state) {
+  (void)state;
+  struct small_image s;
+  struct moe_error err = {0};
+  small_image_init(&s);
+  small_image_two_tiers(&s);
+  assert_int_equal(small_image_write(&s, path, &err), MOE_OK);
+  expect(MOE_OK, "");
+}
+
 /* ---- one broken field each ---- */
 
 struct broken {
@@ -122,6 +132,9 @@ BROKEN(body_range, s->body[0].n_inst = 99)
 BROKEN(table_range, s->table[0].n_row = 3)
 BROKEN(template_range, s->template[0].n_inst = 7)
 BROKEN(template_rows, s->template[0].n_row = 2)
+BROKEN(template_twice, (s->template[1] = s->template[0], s -> templates.n_template = 2))
+BROKEN(template_tier, s->module[1].tier = IMG_TIER_DOT)
+BROKEN(template_count, s->templates.n_template = 257)
 BROKEN(array_range, s->templates.n_inst = 4000000000u)
 BROKEN(array_alignment, s->templates.word_offset += 4)
 BROKEN(names_end, s->templates.name_bytes -= 1)
@@ -172,6 +185,9 @@ static const struct broken broken[] = {
     {"body[0]: instructions [5, +99) of 6", body_range},
     {"table[0]: 3 x 1 values at 0 of 2", table_range},
     {"template[0]: instructions [0, +7) of 6", template_range},
+    {"template[1]: kind 1, n_row 1, tier 0 as template[0]", template_twice},
+    {"inst[4].module 1 is of tier 1, its template of tier 0", template_tier},
+    {"257 templates, allowed 256", template_count},
     {"template[0].n_row 2, the manifest's max_row is 1", template_rows},
     {"TEMPLATES: inst: 4000000000 elements", array_range},
     {"TEMPLATES: word: offset", array_alignment},
@@ -419,10 +435,15 @@ static void test_derive_random(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_round_trip),    cmocka_unit_test(test_broken),
-      cmocka_unit_test(test_header),        cmocka_unit_test(test_flips),
-      cmocka_unit_test(test_writer),        cmocka_unit_test(test_derive),
-      cmocka_unit_test(test_derive_random), cmocka_unit_test(test_hazard_work_is_bounded),
+      cmocka_unit_test(test_round_trip),
+      cmocka_unit_test(test_two_tiers),
+      cmocka_unit_test(test_broken),
+      cmocka_unit_test(test_header),
+      cmocka_unit_test(test_flips),
+      cmocka_unit_test(test_writer),
+      cmocka_unit_test(test_derive),
+      cmocka_unit_test(test_derive_random),
+      cmocka_unit_test(test_hazard_work_is_bounded),
   };
   return cmocka_run_group_tests(tests, setup, teardown);
 }

@@ -173,9 +173,10 @@ static void test_lowering(void **state) {
   struct plan plan;
   struct moe_error err = {0};
   assert_int_equal(plan_init(&plan, &m.graph, false, 512, &err), MOE_OK);
-  for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-    enum img_template_kind kind = rows[i] > 64 ? IMG_TEMPLATE_WINDOW : IMG_TEMPLATE_TOKEN;
-    if (pass_lower(&plan, kind, rows[i], rows[i] < 64 ? rows[i] : 64, &err)) fail_msg("%s", err.message);
+  for (uint32_t i = 0; i < IMG_N_TIER * (sizeof rows / sizeof *rows); i++) {
+    uint32_t tier = i % IMG_N_TIER, n = rows[i / IMG_N_TIER];
+    enum img_template_kind kind = n > 64 ? IMG_TEMPLATE_WINDOW : IMG_TEMPLATE_TOKEN;
+    if (pass_lower(&plan, tier, kind, n, n < 64 ? n : 64, &err)) fail_msg("%s", err.message);
     check_template(&plan, &plan.template[i]);
     check_layers(&plan.template[i]);
   }
@@ -196,9 +197,10 @@ static void test_lowering_of_families(void **state) {
     struct moe_error err = {0};
     model_open_named(&m, names[n]);
     assert_int_equal(plan_init(&plan, &m.graph, false, 512, &err), MOE_OK);
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-      enum img_template_kind kind = rows[i] > 64 ? IMG_TEMPLATE_WINDOW : IMG_TEMPLATE_TOKEN;
-      if (pass_lower(&plan, kind, rows[i], rows[i] < 64 ? rows[i] : 64, &err))
+    for (uint32_t i = 0; i < IMG_N_TIER * (sizeof rows / sizeof *rows); i++) {
+      uint32_t tier = i % IMG_N_TIER, n_row = rows[i / IMG_N_TIER];
+      enum img_template_kind kind = n_row > 64 ? IMG_TEMPLATE_WINDOW : IMG_TEMPLATE_TOKEN;
+      if (pass_lower(&plan, tier, kind, n_row, n_row < 64 ? n_row : 64, &err))
         fail_msg("%s: %s", names[n], err.message);
       check_template(&plan, &plan.template[i]);
     }
@@ -218,8 +220,28 @@ static void test_uncovered_operations(void **state) {
   assert_int_equal(ir_add(&m.graph, &add, &x, &err), MOE_OK);
   struct plan plan;
   assert_int_equal(plan_init(&plan, &m.graph, false, 512, &err), MOE_OK);
-  assert_int_equal(pass_lower(&plan, IMG_TEMPLATE_TOKEN, 1, 1, &err), MOE_DECLINED);
+  assert_int_equal(pass_lower(&plan, IMG_TIER_BASE, IMG_TEMPLATE_TOKEN, 1, 1, &err), MOE_DECLINED);
   assert_non_null(strstr(err.message, "no kernel covers %80, add"));
+  plan_deinit(&plan);
+  model_close(&m);
+}
+
+/* A tier's template that is the one below is dropped; one that differs stays, also above one that was dropped. */
+static void test_equal_templates_are_dropped(void **state) {
+  (void)state;
+  struct model m;
+  model_open(&m);
+  struct plan plan;
+  struct moe_error err = {0};
+  assert_int_equal(plan_init(&plan, &m.graph, false, 512, &err), MOE_OK);
+  for (int i = 0; i < 4; i++) {
+    uint32_t tier = i == 0 ? IMG_TIER_BASE : IMG_TIER_NV;
+    if (pass_lower(&plan, IMG_TIER_BASE, IMG_TEMPLATE_TOKEN, i == 2 ? 2 : 1, 1, &err)) fail_msg("%s", err.message);
+    plan.template[plan.n_template - 1].tier = tier;
+    if (i == 3) plan.template[plan.n_template - 1].op[0].operand[3].offset ^= 256;
+    plan_drop_equal(&plan);
+    assert_int_equal(plan.n_template, i == 0 || i == 1 ? 1 : i);
+  }
   plan_deinit(&plan);
   model_close(&m);
 }
@@ -249,7 +271,7 @@ static void test_scaled_sums(void **state) {
     }
     struct plan plan;
     assert_int_equal(plan_init(&plan, &m.graph, false, 512, &err), MOE_OK);
-    enum moe_code code = pass_lower(&plan, IMG_TEMPLATE_TOKEN, 1, 1, &err);
+    enum moe_code code = pass_lower(&plan, IMG_TIER_BASE, IMG_TEMPLATE_TOKEN, 1, 1, &err);
     assert_int_equal(code, swapped ? MOE_DECLINED : MOE_OK);
     if (swapped) {
       assert_non_null(strstr(err.message, "no kernel covers"));
@@ -276,7 +298,7 @@ static void test_shapes_that_kernels_do_not_take(void **state) {
   struct plan plan;
   struct moe_error err = {0};
   assert_int_equal(plan_init(&plan, &m.graph, false, 512, &err), MOE_OK);
-  assert_int_equal(pass_lower(&plan, IMG_TEMPLATE_TOKEN, 1, 1, &err), MOE_DECLINED);
+  assert_int_equal(pass_lower(&plan, IMG_TIER_BASE, IMG_TEMPLATE_TOKEN, 1, 1, &err), MOE_DECLINED);
   assert_non_null(strstr(err.message, "D_HEAD 48; it takes multiples of 32"));
   plan_deinit(&plan);
   model_close(&m);
@@ -324,6 +346,7 @@ int main(void) {
       cmocka_unit_test(test_lowering),
       cmocka_unit_test(test_lowering_of_families),
       cmocka_unit_test(test_uncovered_operations),
+      cmocka_unit_test(test_equal_templates_are_dropped),
       cmocka_unit_test(test_scaled_sums),
       cmocka_unit_test(test_shapes_that_kernels_do_not_take),
       cmocka_unit_test(test_parallel_runs_every_item_once),
