@@ -1,13 +1,10 @@
 #include "engine.h"
 
-#include "arenas.h"
+#include "engine_parts.h"
 #include "img_hash.h"
 #include "img_print.h"
-#include "load.h"
 #include "scheduler_make.h"
 #include "vk_memory.h"
-#include "vk_pipeline.h"
-#include "vk_replay.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -19,18 +16,6 @@
 enum {
   ENGINE_QUEUE = 256,   /* requests that may wait for a slot */
   ENGINE_STEP_MS = 100, /* a step is to keep the device no longer */
-};
-
-/* Everything behind a scheduler; scheduler_owner gives it. */
-struct engine {
-  struct load load;
-  struct vk_device *device;
-  struct vk_pipelines *pipelines;
-  struct arenas arenas;
-  struct vk_replay *replay;
-  char description[800];
-  engine_progress_fn *progress;
-  void *user;
 };
 
 static uint64_t engine_resolve(void *user, uint32_t copy, uint32_t arena, uint64_t offset) {

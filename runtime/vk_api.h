@@ -64,7 +64,12 @@
   F(DestroyFence)                                                                                                      \
   F(WaitForFences)                                                                                                     \
   F(ResetFences)                                                                                                       \
-  F(QueueSubmit)
+  F(QueueSubmit)                                                                                                       \
+  F(CreateQueryPool)                                                                                                   \
+  F(DestroyQueryPool)                                                                                                  \
+  F(GetQueryPoolResults)                                                                                               \
+  F(CmdResetQueryPool)                                                                                                 \
+  F(CmdWriteTimestamp)
 
 struct vk_api {
   void *library;

@@ -4,8 +4,8 @@
  * and its one queue. Does not own: memory (vk_memory.h), pipelines (vk_pipeline.h), command buffers (vk_replay.h).
  * Invariants: nothing is created on a device before vk_gpu_check passed for it; only features that images/
  * img_features.def names are enabled, and of those only what the device has.
- * Test hook: MOERT_DENY_FEATURE=NAME[,NAME...] in the environment takes the features of these names (img_features.def)
- * from every device, so that the ways of declining can be tested on any box.
+ * Test hook: MOERT_DENY_FEATURE=NAME[,NAME...] in the environment takes the features of these names (img_features.def;
+ * timestampValidBits) from every device, so that the ways of declining can be tested on any box.
  * Thread rules: a struct vk_device's queue belongs to one thread at a time. */
 #ifndef RUNTIME_VK_DEVICE_H
 #define RUNTIME_VK_DEVICE_H
@@ -31,6 +31,8 @@ struct vk_gpu {
   uint32_t subgroup_size, min_subgroup, max_subgroup, max_workgroup_subgroups;
   bool subgroup_control, full_subgroups; /* a pipeline can require its subgroup size; full ones */
   uint32_t queue_family;                 /* of the one queue; VK_GPU_NO_QUEUE: none of its families computes */
+  uint32_t timestamp_bits; /* that count, of a timestamp written on that queue; 0: it cannot write any */
+  double timestamp_ns;     /* nanoseconds of one tick */
   bool sparse;                           /* one buffer can have several allocations, bound on that queue */
   uint64_t max_allocation, max_buffer;
   uint64_t heap_bytes;      /* the largest device-local heap */

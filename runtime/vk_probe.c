@@ -144,6 +144,7 @@ static void vk_probe_limits(const VkPhysicalDeviceProperties *p, const VkPhysica
   gpu->workgroup_x = p->limits.maxComputeWorkGroupSize[0];
   for (int i = 0; i < 3; i++) gpu->grid[i] = p->limits.maxComputeWorkGroupCount[i];
   gpu->subgroup_size = gpu->min_subgroup = gpu->max_subgroup = p11->subgroupSize;
+  gpu->timestamp_ns = (double)p->limits.timestampPeriod;
   gpu->max_allocation = gpu->max_buffer = p11->maxMemoryAllocationSize;
   for (int i = 0; i < 16; i++) snprintf(gpu->uuid + 2 * i, 3, "%02x", p->pipelineCacheUUID[i]);
   snprintf(gpu->name, sizeof gpu->name, "%s", p->deviceName);
@@ -159,6 +160,8 @@ void vk_probe_family(const VkQueueFamilyProperties *families, uint32_t n, struct
   }
   gpu->sparse = gpu->sparse && sparse != VK_GPU_NO_QUEUE;
   gpu->queue_family = gpu->sparse ? sparse : any;
+  if (gpu->queue_family != VK_GPU_NO_QUEUE && !vk_probe_denied("timestampValidBits"))
+    gpu->timestamp_bits = families[gpu->queue_family].timestampValidBits;
 }
 
 void vk_probe_gpu(const struct vk_api *api, VkPhysicalDevice physical, struct vk_gpu *gpu) {

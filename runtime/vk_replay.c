@@ -2,6 +2,7 @@
 
 #include "vk_internal.h"
 #include "vk_pipeline_internal.h"
+#include "vk_replay_internal.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -10,35 +11,7 @@
 #define VK_SECOND_NS (1000ull * 1000 * 1000)
 #define VK_STEP_TIMEOUT_NS (600 * VK_SECOND_NS)
 
-struct vk_recording {
-  VkCommandBuffer commands[2];
-  bool ready;
-};
-
-struct vk_replay {
-  struct vk_device *device;
-  struct vk_pipelines *pipelines;
-  const struct img_templates_view *templates;
-  const struct img_modules_view *modules;
-  vk_resolve_fn *resolve;
-  void *user;
-  void (*alive)(void *user); /* NULL: nobody asks */
-  void *alive_user;
-  VkCommandPool pool;
-  VkFence fence[2];
-  bool pending[2];
-  struct vk_recording *recording; /* [n_template] */
-  uint32_t *list;                 /* [n_module] of scratch */
-};
-
-/* Calls visit for every dispatch and barrier of a template, calls unrolled, with the table row they run for. */
-struct vk_walk {
-  const struct img_templates_view *templates;
-  void (*visit)(void *user, const struct img_inst *inst, uint32_t table, uint32_t row);
-  void *user;
-};
-
-static void vk_walk_template(const struct vk_walk *walk, uint32_t index) {
+void vk_walk_template(const struct vk_walk *walk, uint32_t index) {
   const struct img_templates_view *t = walk->templates;
   const struct img_template *template = &t->template[index];
   for (uint32_t i = 0; i < template->n_inst; i++) {
@@ -74,17 +47,8 @@ uint32_t vk_template_modules(const struct img_templates_view *templates, uint32_
   return l.n;
 }
 
-/* One command buffer being recorded. */
-struct vk_recorder {
-  struct vk_replay *replay;
-  VkCommandBuffer commands;
-  uint32_t copy;
-  uint32_t bound; /* module bound last; UINT32_MAX: none */
-  VkPipelineLayout layout;
-};
-
-static void vk_record_barrier(struct vk_recorder *r, VkPipelineStageFlags from, VkPipelineStageFlags to,
-                              VkAccessFlags writes, VkAccessFlags uses) {
+void vk_record_barrier(struct vk_recorder *r, VkPipelineStageFlags from, VkPipelineStageFlags to,
+                       VkAccessFlags writes, VkAccessFlags uses) {
   const VkMemoryBarrier barrier = {
       .sType = VK_STRUCTURE_TYPE_MEMORY_BARRIER, .srcAccessMask = writes, .dstAccessMask = uses};
   r->replay->device->api.CmdPipelineBarrier(r->commands, from, to, 0, 1, &barrier, 0, NULL, 0, NULL);
@@ -111,7 +75,7 @@ static uint32_t vk_record_words(struct vk_recorder *r, const struct img_inst *in
   return at;
 }
 
-static void vk_record_inst(void *user, const struct img_inst *inst, uint32_t table, uint32_t row) {
+void vk_record_inst(void *user, const struct img_inst *inst, uint32_t table, uint32_t row) {
   struct vk_recorder *r = user;
   const struct vk_api *api = &r->replay->device->api;
   if (inst->op == IMG_OP_BARRIER) {
@@ -133,6 +97,17 @@ static void vk_record_inst(void *user, const struct img_inst *inst, uint32_t tab
   api->CmdDispatch(r->commands, groups, inst->grid[1], inst->grid[2]);
 }
 
+void vk_record_begin(struct vk_recorder *r) {
+  vk_record_barrier(r, VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT | VK_PIPELINE_STAGE_HOST_BIT,
+                    VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT, VK_ACCESS_SHADER_WRITE_BIT | VK_ACCESS_HOST_WRITE_BIT,
+                    VK_ACCESS_SHADER_READ_BIT | VK_ACCESS_SHADER_WRITE_BIT);
+}
+
+void vk_record_end(struct vk_recorder *r) {
+  vk_record_barrier(r, VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT, VK_PIPELINE_STAGE_HOST_BIT, VK_ACCESS_SHADER_WRITE_BIT,
+                    VK_ACCESS_HOST_READ_BIT);
+}
+
 static enum moe_code vk_record(struct vk_replay *replay, uint32_t index, uint32_t copy, struct moe_error *err) {
   const struct vk_api *api = &replay->device->api;
   struct vk_recorder r = {.replay = replay,
@@ -143,13 +118,10 @@ static enum moe_code vk_record(struct vk_replay *replay, uint32_t index, uint32_
   const VkCommandBufferBeginInfo begin = {.sType = VK_STRUCTURE_TYPE_COMMAND_BUFFER_BEGIN_INFO};
   VkResult result = api->BeginCommandBuffer(r.commands, &begin);
   if (result != VK_SUCCESS) return vk_fail(err, result, "recording a template");
-  vk_record_barrier(&r, VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT | VK_PIPELINE_STAGE_HOST_BIT,
-                    VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT, VK_ACCESS_SHADER_WRITE_BIT | VK_ACCESS_HOST_WRITE_BIT,
-                    VK_ACCESS_SHADER_READ_BIT | VK_ACCESS_SHADER_WRITE_BIT);
+  vk_record_begin(&r);
   const struct vk_walk walk = {.templates = replay->templates, .visit = vk_record_inst, .user = &r};
   vk_walk_template(&walk, index);
-  vk_record_barrier(&r, VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT, VK_PIPELINE_STAGE_HOST_BIT, VK_ACCESS_SHADER_WRITE_BIT,
-                    VK_ACCESS_HOST_READ_BIT);
+  vk_record_end(&r);
   result = api->EndCommandBuffer(r.commands);
   return result == VK_SUCCESS ? MOE_OK : vk_fail(err, result, "recording a template");
 }
@@ -256,9 +228,9 @@ static uint64_t vk_replay_computed_ns(void) {
   return (uint64_t)used.tv_sec * VK_SECOND_NS + (uint64_t)used.tv_nsec;
 }
 
-/* Waits for a step's fence, a second at a time. The step of a CPU driver runs in this process: while that uses
- * processor time the step goes on, however long a large model makes it; when it hangs, in a lock, time stands still. */
-static VkResult vk_replay_wait_fence(struct vk_replay *replay, VkFence fence) {
+/* A second at a time. The step of a CPU driver runs in this process: while that uses processor time the step goes on,
+ * however long a large model makes it; when it hangs, in a lock, time stands still. */
+VkResult vk_replay_wait_fence(struct vk_replay *replay, VkFence fence) {
   const struct vk_device *device = replay->device;
   const bool here = device->gpu->type == VK_GPU_CPU;
   uint64_t computed = here ? vk_replay_computed_ns() : 0;

@@ -26,6 +26,14 @@ void vk_replay_watch(struct vk_replay *replay, void (*alive)(void *user), void *
 /* Waits for the device, then frees. NULL is fine. */
 void vk_replay_destroy(struct vk_replay *replay);
 
+/* Visits every dispatch and barrier of a template in order, calls unrolled, with the table row they run for. */
+struct vk_walk {
+  const struct img_templates_view *templates;
+  void (*visit)(void *user, const struct img_inst *inst, uint32_t table, uint32_t row);
+  void *user;
+};
+void vk_walk_template(const struct vk_walk *walk, uint32_t index);
+
 /* The modules of a template, each once, in order of first use: list (room for modules->n_module) and their number. */
 uint32_t vk_template_modules(const struct img_templates_view *templates, uint32_t index, uint32_t *list);
 

@@ -1,0 +1,26 @@
+/* engine_parts.h: what an open engine is made of, for engine.c and for `moert profile`, which runs a template without
+ * requests.
+ *
+ * Owns: struct engine. Does not own: opening and closing it (engine.h). */
+#ifndef RUNTIME_ENGINE_PARTS_H
+#define RUNTIME_ENGINE_PARTS_H
+
+#include "arenas.h"
+#include "engine.h"
+#include "load.h"
+#include "vk_pipeline.h"
+#include "vk_replay.h"
+
+/* Everything behind a scheduler; scheduler_owner gives it. */
+struct engine {
+  struct load load;
+  struct vk_device *device;
+  struct vk_pipelines *pipelines;
+  struct arenas arenas;
+  struct vk_replay *replay;
+  char description[800];
+  engine_progress_fn *progress;
+  void *user;
+};
+
+#endif
