@@ -6,17 +6,16 @@
  *
  * The bytes of a dispatch are counted from the image alone, from the regions that it declares as read:
  *   WEIGHTS   the region; of a plane of experts (n_mat > 1, role gate/up or down) the share that the step's rows can
- *             touch, min(n_mat, n_row * n_expert_used) matrices; of their biases (an F32 plane of n_expert rows in these
- *             roles) the same share; of the embedding (role embed) n_row rows
- *   STATE     read only (attention): what the layer keeps of every position that a sequence of the step sees, once a
- *             sequence; written (stores): n_row tokens. A layer's bytes a token are the distance from its offset in a
- *             page, which its address words name, to the next layer's, over page_tok. A sliding window is not in the
- *             image's data: such a layer counts as if it saw everything
- *   RECURRENT the region in the block of every sequence of the step
- *   ACT, TABLES  the region, also where only part of it is used (partial sums of splits) or it is in cache
- *   STEP, SLOT, RESULT  nothing: some kilobytes
- * So a role's floor, bytes over the ceiling, is what a step of this shape costs when every expert that can be chosen is
- * chosen once and nothing is found in a cache; what is found there may read faster than the ceiling.
+ *             touch, min(n_mat, n_row * n_expert_used) matrices; of their biases (an F32 plane of n_expert rows in
+ * these roles) the same share; of the embedding (role embed) n_row rows STATE     read only (attention): what the layer
+ * keeps of every position that a sequence of the step sees, once a sequence; written (stores): n_row tokens. A layer's
+ * bytes a token are the distance from its offset in a page, which its address words name, to the next layer's, over
+ * page_tok. A sliding window is not in the image's data: such a layer counts as if it saw everything RECURRENT the
+ * region in the block of every sequence of the step ACT       of the region, which is declared for as many rows as the
+ * template takes, the share that the step has (roles head and sample: of the selects), also where less is used (partial
+ * sums of splits) TABLES    the region STEP, SLOT, RESULT  nothing: some kilobytes So a role's floor, bytes over the
+ * ceiling, is what a step of this shape costs when every expert that can be chosen is chosen once and nothing is found
+ * in a cache; what is found there may read faster than the ceiling.
  *
  * Thread rules: one thread. */
 #ifndef RUNTIME_PROFILE_H
@@ -36,7 +35,7 @@ struct profile_step {
 
 /* Bytes that are read. */
 struct profile_bytes {
-  uint64_t weights, state, act; /* state: STATE and RECURRENT; act: ACT and TABLES */
+  uint64_t weights, state, other; /* state: STATE and RECURRENT; other: ACT and TABLES */
 };
 
 struct profile_dispatch {
@@ -53,16 +52,17 @@ struct profile_role {
 struct profile {
   struct profile_step step;
   uint32_t repeat;
-  const char *model, *quantization, *tier, *template; /* of the image, which outlives the profile */
+  const char *model, *quantization, *template,
+      *tier; /* of the image, which outlives the profile; tier: the template's */
   uint32_t n_layer, n_dispatch, n_barrier;
-  char device[800];                     /* device and driver */
-  uint32_t n_role;                      /* those that the template has */
+  char device[800];                         /* device and driver */
+  uint32_t n_role;                          /* those that the template has */
   struct profile_role role[IMG_N_ROLE + 1]; /* in order of first use; roles that no table names count as one */
-  struct profile_bytes bytes;           /* all roles' */
-  struct spread whole_us;               /* the step between two timestamps, recorded as it runs */
-  struct spread host_us;                /* the same from submitting to knowing that it is done */
-  struct spread each_us;                /* all dispatches, each alone */
-  struct spread empty_us;               /* the recording of whole_us over a step without rows: launches and barriers */
+  struct profile_bytes bytes;               /* all roles' */
+  struct spread whole_us;                   /* the step between two timestamps, recorded as it runs */
+  struct spread host_us;                    /* the same from submitting to knowing that it is done */
+  struct spread each_us;                    /* all dispatches, each alone */
+  struct spread empty_us; /* the recording of whole_us over a step without rows: launches and barriers */
   struct vk_ceiling ceiling;
 };
 
@@ -87,8 +87,11 @@ uint64_t profile_sum(const struct profile_bytes *bytes);
 enum moe_code profile_measure(struct scheduler *engine, const struct profile_options *options, struct profile *out,
                               struct moe_error *err);
 
-/* The time that `bytes` take at the ceiling, in microseconds. */
+/* The time that `bytes` take at the ceiling, in microseconds; the speed when they took `us`, in 10^9 bytes a second. */
 double profile_floor_us(const struct profile *profile, uint64_t bytes);
+double profile_gb_s(uint64_t bytes, double us);
+/* a / b; 0 when b is: nothing was read, or a clock was too coarse. */
+double profile_ratio(double a, double b);
 /* "token(8): 8 rows at depth 128"; "window(512): 512 rows of a prompt". */
 void profile_describe(const struct profile *profile, char out[128]);
 

@@ -5,6 +5,7 @@
 
 struct profile_counter {
   const struct img_view *view;
+  const struct img_template *template;
   struct profile_step step;
   struct profile_dispatch *out;
   uint32_t n;
@@ -77,6 +78,13 @@ static uint64_t profile_weights(const struct profile_counter *c, uint32_t role, 
   return bias ? profile_share(bytes, touched, plane->n_out) : bytes;
 }
 
+/* Activations are declared for all rows that the template takes; the head's and the sampler's for all selects. */
+static uint64_t profile_act(const struct profile_counter *c, uint32_t role, uint64_t bytes) {
+  bool selects = role == IMG_ROLE_HEAD || role == IMG_ROLE_SAMPLE;
+  return selects ? profile_share(bytes, c->step.n_sequence, c->template->n_select)
+                 : profile_share(bytes, c->step.n_row, c->template->n_row);
+}
+
 static uint64_t profile_state(const struct profile_counter *c, const struct img_inst *inst, uint32_t table,
                               uint32_t row, uint8_t access) {
   uint64_t offset = profile_state_offset(&c->view->templates, inst, table, row);
@@ -108,16 +116,16 @@ static void profile_count(void *user, const struct img_inst *inst, uint32_t tabl
     uint64_t bytes = profile_extent(c->view, r);
     uint64_t offset = r->offset + (r->column == IMG_NO_COLUMN ? 0 : img_table_value(t, table, row, r->column));
     if (r->arena == IMG_ARENA_WEIGHTS)
-      d->bytes.weights +=
-          r->bytes == IMG_WHOLE_ARENA ? bytes : profile_weights(c, inst->role, offset, bytes);
+      d->bytes.weights += r->bytes == IMG_WHOLE_ARENA ? bytes : profile_weights(c, inst->role, offset, bytes);
     if (r->arena == IMG_ARENA_RECURRENT) d->bytes.state += bytes * c->step.n_sequence;
-    if (r->arena == IMG_ARENA_ACT || r->arena == IMG_ARENA_TABLES) d->bytes.act += bytes;
+    if (r->arena == IMG_ARENA_ACT) d->bytes.other += profile_act(c, inst->role, bytes);
+    if (r->arena == IMG_ARENA_TABLES) d->bytes.other += bytes;
   }
 }
 
 enum moe_code profile_count_bytes(const struct img_view *view, uint32_t index, const struct profile_step *step,
                                   struct profile_dispatch *out, struct moe_error *err) {
-  struct profile_counter c = {.view = view, .step = *step, .out = out};
+  struct profile_counter c = {.view = view, .template = &view->templates.template[index], .step = *step, .out = out};
   struct vk_walk walk = {.templates = &view->templates, .visit = profile_find_layer, .user = &c};
   vk_walk_template(&walk, index);
   c.layer = calloc((size_t)c.n_layer + 1, sizeof *c.layer);
@@ -132,5 +140,5 @@ enum moe_code profile_count_bytes(const struct img_view *view, uint32_t index, c
 }
 
 uint64_t profile_sum(const struct profile_bytes *b) {
-  return b->weights + b->state + b->act;
+  return b->weights + b->state + b->other;
 }

@@ -1,10 +1,11 @@
 /* profile_measure.c: runs a step again and again and times it (profile.h). */
 #include "engine_parts.h"
+#include "img_print.h"
 #include "profile.h"
 #include "scheduler_make.h"
 #include "states.h"
-#include "vk_memory.h"
 #include "verbs.h"
+#include "vk_memory.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -127,7 +128,7 @@ static void profile_list_roles(struct profile_run *r, struct profile *out) {
     for (int n = 0; n < 2; n++) {
       each[n]->weights += d->bytes.weights;
       each[n]->state += d->bytes.state;
-      each[n]->act += d->bytes.act;
+      each[n]->other += d->bytes.other;
     }
     out->role[k].n_dispatch++;
   }
@@ -181,7 +182,8 @@ static enum moe_code profile_prepare(struct profile_run *r, struct profile *out,
   const struct memory_plan *plan = &e->load.plan;
   enum moe_code code = states_create(plan->n_slot, plan->page_stride, e->load.view.manifest.state_page_tok,
                                      plan->n_page, &r->states, err);
-  if (!code) code = step_writer_init(&r->writer, &e->load.shape, vk_buffer_map(e->arenas.buffer[IMG_ARENA_STEP][0]), err);
+  if (!code)
+    code = step_writer_init(&r->writer, &e->load.shape, vk_buffer_map(e->arenas.buffer[IMG_ARENA_STEP][0]), err);
   for (uint32_t i = 0; i < r->step.n_sequence && !code; i++) r->slot[i] = states_take(r->states);
   if (!code) code = vk_profile_create(e->replay, r->template, &r->profile, err);
   if (code) return code;
@@ -217,17 +219,15 @@ enum moe_code profile_measure(struct scheduler *engine, const struct profile_opt
   const struct img_manifest *m = &load->view.manifest;
   struct engine_description description;
   engine_describe(engine, &description);
-  *out = (struct profile){.repeat = o->repeat,
-                          .model = m->model_name,
-                          .quantization = m->model_quantization,
-                          .tier = description.tier,
-                          .n_layer = m->model_n_layer};
+  *out = (struct profile){
+      .repeat = o->repeat, .model = m->model_name, .quantization = m->model_quantization, .n_layer = m->model_n_layer};
   snprintf(out->device, sizeof out->device, "%s", description.device);
   enum moe_code code = profile_shape(&r, o, out, err);
   if (!code) code = profile_prepare(&r, out, err);
   if (!code) {
     const struct img_templates_view *t = &load->view.templates;
     out->template = t->name + t->template[r.template].name_offset;
+    out->tier = img_tier_name(t->template[r.template].tier);
     uint64_t copy = load->gpu->type == VK_GPU_CPU ? PROFILE_CPU_COPY : PROFILE_COPY;
     code = vk_ceiling_measure(r.engine->device, copy, PROFILE_CEILING, &out->ceiling, err);
   }

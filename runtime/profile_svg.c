@@ -87,10 +87,9 @@ static void svg_bar(const struct profile *p, uint32_t i, double most_us, FILE *o
           "<line x1=\"%.1f\" y1=\"%.1f\" x2=\"%.1f\" y2=\"%.1f\" stroke=\"#1f3f66\" stroke-width=\"2\"/>\n",
           r->n_dispatch, SVG_LEFT, y, length, SVG_HEIGHT, SVG_LEFT, y + 7, floor_length, SVG_HEIGHT - 14,
           SVG_LEFT + r->us.low * unit, middle, SVG_LEFT + fmin(r->us.high * unit, SVG_BAR + 20.0), middle);
-  fprintf(out,
-          "<text x=\"%d\" y=\"%.1f\">%.1f us, %.1f%%; %.0f GB/s; %.1f x floor</text>\n",
-          SVG_LEFT + SVG_BAR + 30, middle + 5, r->us.median, 100 * r->us.median / p->each_us.median,
-          r->us.median > 0 ? (double)bytes / r->us.median / 1e3 : 0, floor_us > 0 ? r->us.median / floor_us : 0);
+  fprintf(out, "<text x=\"%d\" y=\"%.1f\">%.1f us, %.1f%%; %.0f GB/s; %.1f x floor</text>\n", SVG_LEFT + SVG_BAR + 30,
+          middle + 5, r->us.median, 100 * profile_ratio(r->us.median, p->each_us.median),
+          profile_gb_s(bytes, r->us.median), profile_ratio(r->us.median, floor_us));
 }
 
 void profile_svg(const struct profile *p, FILE *out) {
@@ -107,12 +106,12 @@ void profile_svg(const struct profile *p, FILE *out) {
   svg_title(p, out);
   svg_scale(most_us, p->n_role, out);
   for (uint32_t i = 0; i < p->n_role; i++) svg_bar(p, i, most_us, out);
-  fprintf(out,
-          "<text x=\"24\" y=\"%d\" font-weight=\"bold\">The step as it runs: %.1f us (%.1f..%.1f), %.1f times its floor "
-          "of %.1f us.</text>\n"
-          "<text x=\"24\" y=\"%d\">All dispatches, each alone: %.1f us. The step without rows (launches and barriers): "
-          "%.1f us. %u dispatches, %u barriers. Medians of %u.</text>\n</svg>\n",
-          bottom + 24, p->whole_us.median, p->whole_us.low, p->whole_us.high,
-          floor_us > 0 ? p->whole_us.median / floor_us : 0, floor_us, bottom + 46, p->each_us.median,
-          p->empty_us.median, p->n_dispatch, p->n_barrier, p->repeat);
+  fprintf(
+      out,
+      "<text x=\"24\" y=\"%d\" font-weight=\"bold\">The step as it runs: %.1f us (%.1f..%.1f), %.1f times its floor "
+      "of %.1f us.</text>\n"
+      "<text x=\"24\" y=\"%d\">All dispatches, each alone: %.1f us. The step without rows (launches and barriers): "
+      "%.1f us. %u dispatches, %u barriers. Medians of %u.</text>\n</svg>\n",
+      bottom + 24, p->whole_us.median, p->whole_us.low, p->whole_us.high, profile_ratio(p->whole_us.median, floor_us),
+      floor_us, bottom + 46, p->each_us.median, p->empty_us.median, p->n_dispatch, p->n_barrier, p->repeat);
 }

@@ -8,8 +8,12 @@ double profile_floor_us(const struct profile *p, uint64_t bytes) {
   return (double)bytes / p->ceiling.gb_s.median / 1e3; /* bytes / (10^9 bytes a second) = ns */
 }
 
-static double profile_gb_s(uint64_t bytes, double us) {
-  return us > 0 ? (double)bytes / us / 1e3 : 0;
+double profile_gb_s(uint64_t bytes, double us) {
+  return profile_ratio((double)bytes, us) / 1e3;
+}
+
+double profile_ratio(double a, double b) {
+  return b > 0 ? a / b : 0;
 }
 
 void profile_describe(const struct profile *p, char out[128]) {
@@ -17,10 +21,6 @@ void profile_describe(const struct profile *p, char out[128]) {
                ? snprintf(out, 128, "%.60s: %u %s", p->template, p->step.n_row, p->step.n_row == 1 ? "row" : "rows")
                : snprintf(out, 128, "%.60s: %u rows of a prompt", p->template, p->step.n_row);
   snprintf(out + at, 128 - (size_t)at, " at depth %u", p->step.depth);
-}
-
-static double profile_times(double us, double floor_us) {
-  return floor_us > 0 ? us / floor_us : 0;
 }
 
 /* ---- text ---- */
@@ -46,9 +46,9 @@ static void profile_print_row(const struct profile *p, const char *name, uint32_
   uint64_t sum = profile_sum(bytes);
   double floor_us = profile_floor_us(p, sum);
   fprintf(out, "%-20s %5u %10.1f %21s %6.1f %9.3f %9.3f %9.3f %8.1f %10.2f %8.1f\n", name, n, us->median,
-          profile_range(us, range), 100 * us->median / p->each_us.median, (double)bytes->weights / 1e6,
-          (double)bytes->state / 1e6, (double)bytes->act / 1e6, profile_gb_s(sum, us->median), floor_us,
-          profile_times(us->median, floor_us));
+          profile_range(us, range), 100 * profile_ratio(us->median, p->each_us.median), (double)bytes->weights / 1e6,
+          (double)bytes->state / 1e6, (double)bytes->other / 1e6, profile_gb_s(sum, us->median), floor_us,
+          profile_ratio(us->median, floor_us));
 }
 
 static void profile_print_gap(const struct profile *p, FILE *out) {
@@ -57,7 +57,7 @@ static void profile_print_gap(const struct profile *p, FILE *out) {
   double alone_us = profile_floor_us(p, p->bytes.weights + p->bytes.state);
   fprintf(out, "\n%-46s %10s %21s %9s\n", "gap", "us", "smallest..largest", "of step");
 #define GAP(WHAT, US, RANGE)                                                                                           \
-  fprintf(out, "%-46s %10.1f %21s %8.1f%%\n", WHAT, (double)(US), RANGE, 100 * (double)(US) / step)
+  fprintf(out, "%-46s %10.1f %21s %8.1f%%\n", WHAT, (double)(US), RANGE, 100 * profile_ratio(US, step))
   GAP("step, recorded as it runs", step, profile_range(&p->whole_us, range));
   GAP("floor: all bytes at the ceiling", floor_us, "");
   GAP("  of it weights and states", alone_us, "");
@@ -66,7 +66,7 @@ static void profile_print_gap(const struct profile *p, FILE *out) {
   GAP("  more than the step", p->each_us.median - step, "");
   GAP("step by the host's clock, submit to done", p->host_us.median, profile_range(&p->host_us, range));
 #undef GAP
-  fprintf(out, "the step takes %.1f times its floor; %u dispatches, %u barriers\n", profile_times(step, floor_us),
+  fprintf(out, "the step takes %.1f times its floor; %u dispatches, %u barriers\n", profile_ratio(step, floor_us),
           p->n_dispatch, p->n_barrier);
 }
 
@@ -86,7 +86,7 @@ void profile_print(const struct profile *p, FILE *out) {
 
 static json_t *profile_json_bytes(const struct profile_bytes *b) {
   return json_pack("{s:I,s:I,s:I,s:I}", "weights", (json_int_t)b->weights, "state", (json_int_t)b->state, "other",
-                   (json_int_t)b->act, "all", (json_int_t)profile_sum(b));
+                   (json_int_t)b->other, "all", (json_int_t)profile_sum(b));
 }
 
 static json_t *profile_json_spread(const struct spread *s) {
@@ -97,9 +97,9 @@ static json_t *profile_json_role(const struct profile *p, const struct profile_r
   uint64_t bytes = profile_sum(&r->bytes);
   double floor_us = profile_floor_us(p, bytes);
   return json_pack("{s:s,s:I,s:o,s:o,s:f,s:f,s:f}", "role", img_role_name(r->role), "dispatches",
-                   (json_int_t)r->n_dispatch, "us", profile_json_spread(&r->us), "bytes",
-                   profile_json_bytes(&r->bytes), "gb_s", profile_gb_s(bytes, r->us.median), "floor_us", floor_us,
-                   "times_floor", profile_times(r->us.median, floor_us));
+                   (json_int_t)r->n_dispatch, "us", profile_json_spread(&r->us), "bytes", profile_json_bytes(&r->bytes),
+                   "gb_s", profile_gb_s(bytes, r->us.median), "floor_us", floor_us, "times_floor",
+                   profile_ratio(r->us.median, floor_us));
 }
 
 json_t *profile_json(const struct profile *p) {
@@ -109,11 +109,11 @@ json_t *profile_json(const struct profile *p) {
     sum_us += p->role[i].us.median;
     json_array_append_new(roles, profile_json_role(p, &p->role[i]));
   }
-  json_t *gap = json_pack(
-      "{s:o,s:o,s:o,s:o,s:f,s:f,s:f,s:f}", "step_us", profile_json_spread(&p->whole_us), "host_us",
-      profile_json_spread(&p->host_us), "one_by_one_us", profile_json_spread(&p->each_us), "empty_step_us",
-      profile_json_spread(&p->empty_us), "sum_of_roles_us", sum_us, "floor_us", floor_us, "floor_weights_state_us",
-      profile_floor_us(p, p->bytes.weights + p->bytes.state), "times_floor", profile_times(p->whole_us.median, floor_us));
+  json_t *gap = json_pack("{s:o,s:o,s:o,s:o,s:f,s:f,s:f,s:f}", "step_us", profile_json_spread(&p->whole_us), "host_us",
+                          profile_json_spread(&p->host_us), "one_by_one_us", profile_json_spread(&p->each_us),
+                          "empty_step_us", profile_json_spread(&p->empty_us), "sum_of_roles_us", sum_us, "floor_us",
+                          floor_us, "floor_weights_state_us", profile_floor_us(p, p->bytes.weights + p->bytes.state),
+                          "times_floor", profile_ratio(p->whole_us.median, floor_us));
   return json_pack("{s:s,s:s,s:I,s:s,s:s,s:s,s:I,s:I,s:I,s:I,s:{s:o,s:I,s:I},s:o,s:I,s:I,s:o,s:o}", "model", p->model,
                    "quantization", p->quantization, "n_layer", (json_int_t)p->n_layer, "device", p->device, "tier",
                    p->tier, "template", p->template, "n_row", (json_int_t)p->step.n_row, "n_sequence",

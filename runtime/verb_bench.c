@@ -3,19 +3,21 @@
  * Owns: what a row measures. ppN: N prompt tokens after D others, from the step that ended at D to the first token.
  * tgN: N tokens of each of B sequences after D, from the step after which all have begun to the one after which the
  * first has ended. Prompts are random tokens (a router sends equal tokens to equal experts). Two runs of each row are
- * not measured: drivers warm up twice. Does not own: running (run_jobs.h). */
+ * not measured: drivers warm up twice. The table shows a row's median and its smallest and largest rate; the JSON has
+ * llama-bench's mean and deviation too. Does not own: running (run_jobs.h). */
 #include "img_manifest.h"
 #include "img_reader.h"
 #include "run_jobs.h"
 #include "scheduler_make.h"
+#include "spread.h"
 #include "verbs.h"
 
 #include <jansson.h>
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
-enum { BENCH_MAX_LIST = 16, BENCH_WARM = 2, BENCH_MAX_BATCH = 64 };
+enum { BENCH_MAX_LIST = 16, BENCH_WARM = 2, BENCH_MAX_BATCH = 64, BENCH_MAX_REPEAT = 1000 };
 
 struct bench_options {
 #define OPTION OPTION_FIELD
@@ -36,8 +38,9 @@ struct bench_list {
 /* One row of the table. n_prompt or n_gen is 0. */
 struct bench_row {
   uint32_t n_prompt, n_gen, depth, batch;
-  double rate[1000]; /* tokens a second of each repetition */
-  double median, mean, deviation;
+  char time[32];                 /* when its first measured repetition began, in UTC */
+  double rate[BENCH_MAX_REPEAT]; /* tokens a second of each repetition */
+  struct spread rates;
 };
 
 struct bench {
@@ -69,12 +72,8 @@ static enum moe_code bench_parse_list(const char *name, const char *text, uint32
   return MOE_OK;
 }
 
-/* The next random token (splitmix64; Steele, Lea, Flood 2014). */
 static int32_t bench_token(struct bench *b) {
-  uint64_t z = b->random += 0x9E3779B97F4A7C15u;
-  z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9u;
-  z = (z ^ z >> 27) * 0x94D049BB133111EBu;
-  return (int32_t)((z ^ z >> 31) % b->limits.n_vocab);
+  return (int32_t)(verbs_random(&b->random) % b->limits.n_vocab);
 }
 
 static enum moe_code bench_on_token(void *user, struct run_job *job, const struct token_event *event,
@@ -138,26 +137,18 @@ static enum moe_code bench_once(struct bench *b, const struct bench_row *row, do
   return code;
 }
 
-static int bench_compare(const void *a, const void *b) {
-  double x = *(const double *)a, y = *(const double *)b;
-  return x < y ? -1 : x > y;
-}
-
 static enum moe_code bench_row_run(struct bench *b, struct bench_row *row, struct moe_error *err) {
-  double unmeasured;
+  double unmeasured, sorted[BENCH_MAX_REPEAT];
   enum moe_code code = MOE_OK;
   uint32_t n = (uint32_t)b->o.repeat;
   for (int i = 0; i < BENCH_WARM && !code; i++) code = bench_once(b, row, &unmeasured, err);
+  time_t now = time(NULL);
+  struct tm utc;
+  strftime(row->time, sizeof row->time, "%Y-%m-%dT%H:%M:%SZ", gmtime_r(&now, &utc));
   for (uint32_t i = 0; i < n && !code; i++) code = bench_once(b, row, &row->rate[i], err);
   if (code) return code;
-  double sum = 0, squares = 0, sorted[1000];
-  for (uint32_t i = 0; i < n; i++) sum += row->rate[i];
-  row->mean = sum / n;
-  for (uint32_t i = 0; i < n; i++) squares += (row->rate[i] - row->mean) * (row->rate[i] - row->mean);
-  row->deviation = n > 1 ? sqrt(squares / (n - 1)) : 0;
   memcpy(sorted, row->rate, n * sizeof *sorted);
-  qsort(sorted, n, sizeof *sorted, bench_compare);
-  row->median = n % 2 ? sorted[n / 2] : (sorted[n / 2 - 1] + sorted[n / 2]) / 2;
+  row->rates = spread_of(sorted, n);
   return MOE_OK;
 }
 
@@ -172,24 +163,39 @@ static void bench_print(const struct bench *b, const struct bench_row *row) {
   engine_describe(b->scheduler, &d);
   char name[64];
   bench_name(row, name);
-  printf("| %s %s | %.2f MiB | %.2f M | Vulkan %s | %s | %.2f ± %.2f |\n", b->manifest.model_name,
+  printf("| %s %s | %.2f MiB | %.2f M | Vulkan %s | %s | %.2f | %.2f..%.2f |\n", b->manifest.model_name,
          b->manifest.model_quantization, (double)b->manifest.source_bytes / (1 << 20),
-         (double)b->manifest.model_n_param / 1e6, d.tier, name, row->median, row->deviation);
+         (double)b->manifest.model_n_param / 1e6, d.tier, name, row->rates.median, row->rates.low, row->rates.high);
   fflush(stdout);
 }
 
+/* The names of llama-bench's object, where it has the same thing, then what it has not. A sample's nanoseconds are
+ * those of the row's tokens at the sample's rate. */
 static json_t *bench_json(const struct bench *b, const struct bench_row *row) {
   struct engine_description d;
   engine_describe(b->scheduler, &d);
-  json_t *samples = json_array();
-  for (uint32_t i = 0; i < (uint32_t)b->o.repeat; i++) json_array_append_new(samples, json_real(row->rate[i]));
-  return json_pack("{s:s,s:s,s:s,s:I,s:I,s:s,s:s,s:s,s:I,s:I,s:I,s:I,s:f,s:f,s:f,s:o}", "build", MOE_VERSION,
-                   "model_filename", b->path, "model_type", b->manifest.model_quantization, "model_size",
-                   (json_int_t)b->manifest.source_bytes, "model_n_params", (json_int_t)b->manifest.model_n_param,
-                   "backends", "Vulkan", "gpu_info", d.device, "tier", d.tier, "n_prompt", (json_int_t)row->n_prompt,
-                   "n_gen", (json_int_t)row->n_gen, "n_depth", (json_int_t)row->depth, "n_parallel",
-                   (json_int_t)row->batch, "median_ts", row->median, "avg_ts", row->mean, "stddev_ts", row->deviation,
-                   "samples_ts", samples);
+  const struct img_manifest *m = &b->manifest;
+  json_t *rates = json_array(), *times = json_array();
+  double ns[BENCH_MAX_REPEAT];
+  uint32_t n = (uint32_t)b->o.repeat;
+  uint64_t window = b->o.window ? (uint64_t)b->o.window : m->memory_max_row;
+  for (uint32_t i = 0; i < n; i++) {
+    ns[i] = ((double)row->n_prompt + (double)row->n_gen * row->batch) * 1e9 / row->rate[i];
+    json_array_append_new(rates, json_real(row->rate[i]));
+    json_array_append_new(times, json_integer((json_int_t)ns[i]));
+  }
+  const struct spread time = spread_of(ns, n);
+  return json_pack("{s:s,s:s,s:s,s:s,s:o,s:I,s:I,s:I,s:I,s:s,s:s,s:I,s:I,s:I,s:s,s:I,s:I,s:f,s:f,s:o,s:o,"
+                   "s:s,s:I,s:f,s:f,s:f}",
+                   "build_commit", MOE_VERSION, "gpu_info", d.device, "backends", "Vulkan", "model_filename", b->path,
+                   "model_type", json_sprintf("%s %s", m->model_name, m->model_quantization), "model_size",
+                   (json_int_t)m->source_bytes, "model_n_params", (json_int_t)m->model_n_param, "n_batch",
+                   (json_int_t)window, "n_ubatch", (json_int_t)window, "type_k", m->state_kv, "type_v", m->state_kv,
+                   "n_prompt", (json_int_t)row->n_prompt, "n_gen", (json_int_t)row->n_gen, "n_depth",
+                   (json_int_t)row->depth, "test_time", row->time, "avg_ns", (json_int_t)time.mean, "stddev_ns",
+                   (json_int_t)time.deviation, "avg_ts", row->rates.mean, "stddev_ts", row->rates.deviation,
+                   "samples_ns", times, "samples_ts", rates, "tier", d.tier, "n_parallel", (json_int_t)row->batch,
+                   "median_ts", row->rates.median, "min_ts", row->rates.low, "max_ts", row->rates.high);
 }
 
 /* Runs a row and prints it, or adds it to the JSON array. */
@@ -213,7 +219,10 @@ static enum moe_code bench_measure(struct bench *b, uint32_t n_prompt, uint32_t 
 static enum moe_code bench_all(struct bench *b, const struct bench_list lists[4], json_t *array,
                                struct moe_error *err) {
   enum moe_code code = MOE_OK;
-  if (!array) printf("| model | size | params | backend | test | t/s |\n| --- | ---: | ---: | --- | ---: | ---: |\n");
+  if (!array)
+    printf("| model | size | params | backend | test | t/s (median of %u) | smallest..largest |\n"
+           "| --- | ---: | ---: | --- | ---: | ---: | ---: |\n",
+           (uint32_t)b->o.repeat);
   for (uint32_t d = 0; d < lists[3].n && !code; d++) {
     uint32_t depth = lists[3].value[d];
     for (uint32_t i = 0; i < lists[0].n && !code; i++)

@@ -49,7 +49,9 @@ static enum moe_code profile_open(const char *path, const struct profile_verb_op
   const struct engine_options options = {.image_path = path,
                                          .device = o->device,
                                          .n_ctx = o->n_ctx ? (uint32_t)o->n_ctx : step->depth + rows + 1,
-                                         .n_slot = o->n_slot ? (uint32_t)o->n_slot : step->batch ? step->batch : 1,
+                                         .n_slot = o->n_slot     ? (uint32_t)o->n_slot
+                                                   : step->batch ? step->batch
+                                                                 : 1,
                                          .cache_dir = o->cache_dir,
                                          .tier = o->tier,
                                          .patient = true};

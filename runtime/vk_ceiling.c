@@ -67,7 +67,8 @@ enum moe_code vk_ceiling_measure(struct vk_device *device, uint64_t most, uint32
   enum moe_code code = vk_timer_init(&timer, device, 2, err);
   if (!code && !rate) code = moe_fail(err, MOE_FAILED, "out of memory");
   if (!code) code = vk_ceiling_buffers(device, most, buffer, err);
-  for (int i = 0; i < 2 && !code; i++) code = vk_buffer_zero(buffer[i], err); /* pages that were never written are not read */
+  for (int i = 0; i < 2 && !code; i++)
+    code = vk_buffer_zero(buffer[i], err); /* pages that were never written are not read */
   VkCommandBuffer commands = NULL;
   VkResult result = code ? VK_SUCCESS : vk_ceiling_record(&timer, buffer, &commands);
   for (uint32_t i = 0; i < VK_CEILING_WARM + n && !code && result == VK_SUCCESS; i++)

@@ -31,8 +31,8 @@ struct vk_gpu {
   uint32_t subgroup_size, min_subgroup, max_subgroup, max_workgroup_subgroups;
   bool subgroup_control, full_subgroups; /* a pipeline can require its subgroup size; full ones */
   uint32_t queue_family;                 /* of the one queue; VK_GPU_NO_QUEUE: none of its families computes */
-  uint32_t timestamp_bits; /* that count, of a timestamp written on that queue; 0: it cannot write any */
-  double timestamp_ns;     /* nanoseconds of one tick */
+  uint32_t timestamp_bits;               /* that count, of a timestamp written on that queue; 0: it cannot write any */
+  double timestamp_ns;                   /* nanoseconds of one tick */
   bool sparse;                           /* one buffer can have several allocations, bound on that queue */
   uint64_t max_allocation, max_buffer;
   uint64_t heap_bytes;      /* the largest device-local heap */

@@ -7,7 +7,8 @@
 
 /* Fills *gpu but for its index. The device must be of Vulkan 1.2 or later. */
 void vk_probe_gpu(const struct vk_api *api, VkPhysicalDevice physical, struct vk_gpu *gpu);
-/* Chooses among n queue families: fills queue_family and timestamp_bits, and clears gpu->sparse when no family both computes and binds. */
+/* Chooses among n queue families: fills queue_family and timestamp_bits, and clears gpu->sparse when no family both
+ * computes and binds. */
 void vk_probe_family(const VkQueueFamilyProperties *families, uint32_t n, struct vk_gpu *gpu);
 /* Whether the device has an extension of this name. */
 bool vk_probe_extension(const struct vk_api *api, VkPhysicalDevice physical, const char *name);

@@ -3,9 +3,9 @@
  * Owns: two recordings of a template apart from those that serve (vk_replay.h), their query pool, turning ticks into
  * nanoseconds. Does not own: step blocks, what a dispatch is for (profile.h).
  * Invariants: both recordings run the same dispatches in the same order over copy 0 of the step and result blocks.
- * WHOLE is the normal recording between two timestamps. EACH has a full barrier and a timestamp after every dispatch, so
- * that a dispatch's time is from the end of the one before to its own end: launch, work and drain, with nothing beside
- * it. Thread rules: those of vk_replay.h; nothing else of copy 0 may be in flight. */
+ * WHOLE is the normal recording between two timestamps. EACH has a full barrier and a timestamp after every dispatch,
+ * so that a dispatch's time is from the end of the one before to its own end: launch, work and drain, with nothing
+ * beside it. Thread rules: those of vk_replay.h; nothing else of copy 0 may be in flight. */
 #ifndef RUNTIME_VK_PROFILE_H
 #define RUNTIME_VK_PROFILE_H
 

@@ -47,8 +47,8 @@ uint32_t vk_template_modules(const struct img_templates_view *templates, uint32_
   return l.n;
 }
 
-void vk_record_barrier(struct vk_recorder *r, VkPipelineStageFlags from, VkPipelineStageFlags to,
-                       VkAccessFlags writes, VkAccessFlags uses) {
+void vk_record_barrier(struct vk_recorder *r, VkPipelineStageFlags from, VkPipelineStageFlags to, VkAccessFlags writes,
+                       VkAccessFlags uses) {
   const VkMemoryBarrier barrier = {
       .sType = VK_STRUCTURE_TYPE_MEMORY_BARRIER, .srcAccessMask = writes, .dstAccessMask = uses};
   r->replay->device->api.CmdPipelineBarrier(r->commands, from, to, 0, 1, &barrier, 0, NULL, 0, NULL);

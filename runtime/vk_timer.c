@@ -6,17 +6,17 @@ enum moe_code vk_timer_init(struct vk_timer *t, struct vk_device *device, uint32
   *t = (struct vk_timer){.device = device, .n_stamp = n_stamp};
   const struct vk_gpu *gpu = device->gpu;
   if (!gpu->timestamp_bits)
-    return moe_fail(err, MOE_DECLINED,
-                    "device %s: its compute queue writes no timestamps (timestampValidBits 0), without which nothing on "
-                    "it can be timed; moert bench measures whole steps by the host's clock",
-                    gpu->name);
+    return moe_fail(
+        err, MOE_DECLINED,
+        "device %s: its compute queue writes no timestamps (timestampValidBits 0), without which nothing on "
+        "it can be timed; moert bench measures whole steps by the host's clock",
+        gpu->name);
   t->ticks = calloc(n_stamp, sizeof *t->ticks);
   if (!t->ticks) return moe_fail(err, MOE_FAILED, "out of memory for %u timestamps", n_stamp);
   const VkCommandPoolCreateInfo pool = {.sType = VK_STRUCTURE_TYPE_COMMAND_POOL_CREATE_INFO,
                                         .queueFamilyIndex = device->queue_family};
-  const VkQueryPoolCreateInfo queries = {.sType = VK_STRUCTURE_TYPE_QUERY_POOL_CREATE_INFO,
-                                         .queryType = VK_QUERY_TYPE_TIMESTAMP,
-                                         .queryCount = n_stamp};
+  const VkQueryPoolCreateInfo queries = {
+      .sType = VK_STRUCTURE_TYPE_QUERY_POOL_CREATE_INFO, .queryType = VK_QUERY_TYPE_TIMESTAMP, .queryCount = n_stamp};
   const VkFenceCreateInfo fence = {.sType = VK_STRUCTURE_TYPE_FENCE_CREATE_INFO};
   VkResult result = device->api.CreateCommandPool(device->handle, &pool, NULL, &t->commands);
   if (result == VK_SUCCESS) result = device->api.CreateQueryPool(device->handle, &queries, NULL, &t->queries);

@@ -1,8 +1,8 @@
 /* vk_timer.h: command buffers between timestamps. Included by vk_*.c only.
  *
- * Owns: a pool of timestamp queries, a command pool and a fence; ticks into nanoseconds. Does not own: what is recorded.
- * Invariants: a device whose queue writes no timestamps is declined; a count that wraps around is taken as one that went
- * on. Thread rules: those of the device's queue. */
+ * Owns: a pool of timestamp queries, a command pool and a fence; ticks into nanoseconds. Does not own: what is
+ * recorded. Invariants: a device whose queue writes no timestamps is declined; a count that wraps around is taken as
+ * one that went on. Thread rules: those of the device's queue. */
 #ifndef RUNTIME_VK_TIMER_H
 #define RUNTIME_VK_TIMER_H
 

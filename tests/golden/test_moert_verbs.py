@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
 """The verbs of moert on the embedded model: what they print, their exit codes, and the same answer however a prompt is cut.
 
-Owns: run, bench, plan, inspect, verify, probe as a user sees them. Does not own: whether the numbers are right (the goldens).
+Owns: run, bench, plan, inspect, verify, probe as a user sees them. Does not own: profile (test_moert_profile.py); whether the
+numbers are right (the goldens).
 """
 import json
 import os
 import pathlib
+import re
 import struct
 import subprocess
 import time
@@ -95,10 +97,23 @@ def test_other_verbs():
     rows = json.loads(run("bench", IMAGE, "-p", 16, "-n", 4, "-b", "1,2", "-d", "0,20", "-r", 1, "-o", "json"))
     assert [(r["n_prompt"], r["n_gen"], r["n_depth"], r["n_parallel"]) for r in rows] == [
         (16, 0, 0, 1), (0, 4, 0, 1), (0, 4, 0, 2), (16, 0, 20, 1), (0, 4, 20, 1), (0, 4, 20, 2)]
-    assert all(r["median_ts"] > 0 for r in rows)
-    contains(run("bench", IMAGE, "-p", 16, "-n", 4, "-r", 1), "| pp16 |", "| tg4 |")
+    for r in rows:
+        assert r["median_ts"] == r["min_ts"] == r["max_ts"] == r["avg_ts"] > 0 and r["stddev_ts"] == r["stddev_ns"] == 0, r
+    row = json.loads(run("bench", IMAGE, "-p", 0, "-n", 4, "-b", 2, "-r", 3, "-o", "json"))[0]
+    for key in ("build_commit", "gpu_info", "backends", "model_filename", "model_type", "model_size", "model_n_params", "n_batch", "n_ubatch",
+                "type_k", "type_v", "test_time", "avg_ns", "stddev_ns"):  # as llama-bench names them
+        assert key in row, key
+    samples = sorted(row["samples_ts"])
+    assert len(samples) == len(row["samples_ns"]) == 3 and [row["min_ts"], row["median_ts"], row["max_ts"]] == samples, row
+    for rate, ns in zip(row["samples_ts"], row["samples_ns"]):  # two sequences of four tokens
+        assert abs(rate * ns / 1e9 - 8) < 1e-3, row
+    text = run("bench", IMAGE, "-p", 16, "-n", 4, "-r", 1)
+    contains(text, "| pp16 |", "| tg4 |", "t/s (median of 1)", "smallest..largest")
+    assert json.loads(run("bench", IMAGE, "-p", 0, "-n", 0, "-o", "json")) == []
+    assert "| pp" not in run("bench", IMAGE, "-p", 0, "-n", 4, "-r", 1) and "| tg" not in run("bench", IMAGE, "-p", 8, "-n", 0, "-r", 1)
+    assert re.search(r"--repetitions.*\(default 5\)", run("bench", "--help"))
     contains(run("--version"), "moert ")
-    for verb in ("run", "bench", "plan", "inspect", "verify", "probe"):
+    for verb in ("run", "bench", "profile", "plan", "inspect", "verify", "probe"):
         contains(run(verb, "--help"), f"moert {verb}")
 
 

@@ -2,6 +2,7 @@
 """moert under Khronos' validation layer: not one complaint. (The layer does not see through buffer addresses: barriers are
 checked at load, by img_hazard_check.) Skipped where the layer is not installed."""
 import glob
+import json
 import os
 import pathlib
 import subprocess
@@ -21,6 +22,9 @@ arguments = [os.environ["MOERT"], "run", str(image), "What is a piano?", "--chat
 plain = subprocess.run(arguments, capture_output=True, text=True, check=True).stdout
 layered = subprocess.run(arguments, capture_output=True, text=True, check=True, env=LAYER)
 assert layered.stdout == plain and not layered.stderr, layered.stdout[:4000] + layered.stderr[:4000]
+# The recordings with timestamps, and the copies that measure memory.
+profile = subprocess.run([os.environ["MOERT"], "profile", str(image), "-r", "1", "-d", "70", "--json"], capture_output=True, text=True, check=True, env=LAYER)
+assert json.loads(profile.stdout)["roles"] and not profile.stderr, profile.stdout[:4000] + profile.stderr[:4000]
 
 # The layer was really there: the loader says so when asked.
 loud = subprocess.run(arguments[:1] + ["probe"], capture_output=True, text=True, check=True, env={**LAYER, "VK_LOADER_DEBUG": "layer"})

@@ -15,11 +15,15 @@
 
 static void expect_family(const VkQueueFlags *flags, uint32_t n, bool feature, uint32_t family, bool sparse) {
   VkQueueFamilyProperties families[4] = {0};
-  for (uint32_t i = 0; i < n; i++) families[i].queueFlags = flags[i];
+  for (uint32_t i = 0; i < n; i++) {
+    families[i].queueFlags = flags[i];
+    families[i].timestampValidBits = 36 + i;
+  }
   struct vk_gpu gpu = {.sparse = feature};
   vk_probe_family(families, n, &gpu);
   assert_int_equal(gpu.queue_family, family);
   assert_int_equal(gpu.sparse, sparse);
+  assert_int_equal(gpu.timestamp_bits, family == VK_GPU_NO_QUEUE ? 0 : 36 + family); /* that family's */
 }
 
 static void test_families(void **state) {
