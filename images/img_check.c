@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "img_enums.h"
 #include "img_step.h"
 
 typedef unsigned long long ull;
@@ -117,6 +118,7 @@ struct checker {
   struct img_templates_view *view;
   uint64_t name_bytes;
   uint64_t unrolled; /* instructions of all templates so far, calls unrolled */
+  uint64_t tables;   /* as IMG_MAX_TABLE_WORK counts */
   uint32_t tier;     /* of the template at hand */
 };
 
@@ -130,9 +132,9 @@ static enum moe_code check_extent(const struct checker *c, uint32_t inst, const 
   return MOE_OK;
 }
 
-/* Whether [offset, +bytes) of WEIGHTS lies in one plane: a loader may put the next one into another buffer. */
-static bool check_in_plane(const struct img_planes_view *planes, uint64_t offset, uint64_t bytes) {
-  uint32_t low = 0, high = planes->n_plane - planes->n_carried; /* the last plane that starts at or before the offset */
+/* The last plane that is loaded and begins at or before the offset; NULL: none. */
+static const struct img_plane *check_plane(const struct img_planes_view *planes, uint64_t offset) {
+  uint32_t low = 0, high = planes->n_plane - planes->n_carried;
   while (high - low > 1) {
     uint32_t middle = low + (high - low) / 2;
     if (planes->plane[middle].offset <= offset)
@@ -140,8 +142,20 @@ static bool check_in_plane(const struct img_planes_view *planes, uint64_t offset
     else
       high = middle;
   }
-  if (planes->n_plane == planes->n_carried || planes->plane[low].offset > offset) return false;
-  return moe_inside(offset - planes->plane[low].offset, bytes, planes->plane[low].bytes);
+  if (planes->n_plane == planes->n_carried || planes->plane[low].offset > offset) return NULL;
+  return &planes->plane[low];
+}
+
+/* Whether [offset, +bytes) of WEIGHTS lies in one plane: a loader may put the next one into another buffer. */
+static bool check_in_plane(const struct img_planes_view *planes, uint64_t offset, uint64_t bytes) {
+  const struct img_plane *plane = check_plane(planes, offset);
+  return plane && moe_inside(offset - plane->offset, bytes, plane->bytes);
+}
+
+/* Whether a plane that is loaded begins at `offset` of WEIGHTS. */
+static bool check_is_plane(const struct img_planes_view *planes, uint64_t offset) {
+  const struct img_plane *plane = check_plane(planes, offset);
+  return plane && plane->offset == offset;
 }
 
 /* Whether `offset` of an arena is in one of a dispatch's regions (which were checked), or is what stands for a field
@@ -174,6 +188,57 @@ static enum moe_code check_declared(const struct checker *c, uint32_t at, uint32
   return MOE_OK;
 }
 
+/* ---- resident tables ---- */
+
+uint32_t img_resident_table(const struct img_templates_view *v, const struct img_inst *inst) {
+  for (uint32_t i = inst->first_word; i < inst->first_word + inst->n_word; i++)
+    if (v->word[i].kind == IMG_WORD_TABLE) return (uint32_t)v->word[i].value;
+  return UINT32_MAX;
+}
+
+/* A cell is a number of 56 bits, or an address in a region of the dispatch: its hazards are those of its regions. STEP
+ * and RESULT have two addresses, so a cell cannot have one of them. */
+static enum moe_code check_cell(const struct checker *c, uint32_t at, uint32_t table, uint64_t cell, uint64_t value,
+                                struct moe_error *err) {
+  uint64_t arena = value >> IMG_CELL_SHIFT, offset = IMG_CELL_VALUE(value);
+  if (arena == IMG_CELL_IMM) return MOE_OK;
+  if (arena >= IMG_N_ARENA || arena == IMG_ARENA_STEP || arena == IMG_ARENA_RESULT)
+    FAIL("TEMPLATES: table[%u]: cell %llu is of arena %llu; allowed in device memory: arenas 0 to %u but %u and %u, or "
+         "%u for a number",
+         table, (ull)cell, (ull)arena, IMG_N_ARENA - 1, IMG_ARENA_STEP, IMG_ARENA_RESULT, IMG_CELL_IMM);
+  if (offset >= c->limits[arena])
+    FAIL("TEMPLATES: table[%u]: cell %llu: offset %llu leaves arena %llu of %llu bytes", table, (ull)cell, (ull)offset,
+         (ull)arena, (ull)c->limits[arena]);
+  if (arena == IMG_ARENA_WEIGHTS && c->planes && !check_is_plane(c->planes, offset))
+    FAIL("TEMPLATES: table[%u]: cell %llu: no plane begins at %llu of WEIGHTS", table, (ull)cell, (ull)offset);
+  if (!is_declared(c->view, &c->view->inst[at], 0, 0, (uint32_t)arena, offset))
+    FAIL("TEMPLATES: inst[%u]: table[%u]: cell %llu: address %llu of arena %llu is in no region of the dispatch", at,
+         table, (ull)cell, (ull)offset, (ull)arena);
+  return MOE_OK;
+}
+
+/* A table that a dispatch at the top level reads in device memory. */
+static enum moe_code check_resident(struct checker *c, uint32_t at, struct moe_error *err) {
+  const struct img_templates_view *v = c->view;
+  uint32_t n = 0, table = img_resident_table(v, &v->inst[at]);
+  if (table == UINT32_MAX) return MOE_OK;
+  for (uint32_t i = v->inst[at].first_word; i < v->inst[at].first_word + v->inst[at].n_word; i++)
+    n += v->word[i].kind == IMG_WORD_TABLE;
+  if (n > 1) FAIL("TEMPLATES: inst[%u]: %u tables in device memory; allowed 1", at, n);
+  uint64_t n_cell = (uint64_t)v->table[table].n_row * v->table[table].n_column;
+  if (!n_cell) FAIL("TEMPLATES: inst[%u]: table[%u] in device memory has no cells", at, table);
+  if (n_cell > IMG_MAX_TABLE_WORK || (c->tables += n_cell + v->n_inst) > IMG_MAX_TABLE_WORK)
+    FAIL("TEMPLATES: inst[%u]: checking tables in device memory takes more than %u steps", at, IMG_MAX_TABLE_WORK);
+  for (uint32_t i = 0; i < v->n_inst; i++)
+    if (v->inst[i].op == IMG_OP_CALL && v->inst[i].table == table)
+      FAIL("TEMPLATES: inst[%u]: table[%u] in device memory is also the table of inst[%u], a CALL", at, table, i);
+  for (uint64_t i = 0; i < n_cell; i++)
+    TRY(check_cell(c, at, table, i, v->value[v->table[table].first_value + i], err));
+  return MOE_OK;
+}
+
+/* ---- dispatches ---- */
+
 /* Words and regions of a dispatch, with the values of a table row (table == UINT32_MAX: at the top level, none). */
 static enum moe_code check_operands(const struct checker *c, uint32_t at, uint32_t table, uint32_t row,
                                     struct moe_error *err) {
@@ -184,15 +249,19 @@ static enum moe_code check_operands(const struct checker *c, uint32_t at, uint32
   for (uint32_t i = inst->first_word; i < inst->first_word + inst->n_word; i++) {
     const struct img_word *w = &v->word[i];
     bool layer = w->kind == IMG_WORD_LAYER_ADDRESS || w->kind == IMG_WORD_LAYER_IMM;
-    bool address = w->kind == IMG_WORD_ADDRESS || w->kind == IMG_WORD_LAYER_ADDRESS;
-    if (w->kind < IMG_WORD_IMM || w->kind > IMG_WORD_LAYER_IMM || w->arena >= IMG_N_ARENA ||
+    bool resident = w->kind == IMG_WORD_TABLE;
+    bool address = w->kind == IMG_WORD_ADDRESS || w->kind == IMG_WORD_LAYER_ADDRESS || resident;
+    if (w->kind < IMG_WORD_IMM || w->kind > IMG_WORD_TABLE || w->arena >= IMG_N_ARENA ||
         (layer && w->column >= n_column))
       FAIL("TEMPLATES: inst[%u].word[%u]: kind %u, arena %u, column %u; the table has %u columns", at,
            i - inst->first_word, w->kind, w->arena, w->column, n_column);
     if (address && push % 8)
       FAIL("TEMPLATES: inst[%u].word[%u]: an address at push byte %u, not a multiple of 8", at, i - inst->first_word,
            push);
-    if (address)
+    if (resident && (table != UINT32_MAX || w->value >= v->n_table))
+      FAIL("TEMPLATES: inst[%u].word[%u]: table %llu of %u in device memory%s", at, i - inst->first_word, (ull)w->value,
+           v->n_table, table != UINT32_MAX ? "; allowed at the top level only" : "");
+    if (address && !resident)
       TRY(check_extent(c, at, "address", w->arena, w->value, layer ? img_table_value(v, table, row, w->column) : 0, 0,
                        err));
     push += address ? 8 : 4;
@@ -200,6 +269,7 @@ static enum moe_code check_operands(const struct checker *c, uint32_t at, uint32
   if (push != c->modules->module[inst->module].push_bytes)
     FAIL("TEMPLATES: inst[%u]: %u push bytes, module[%u] takes %u", at, push, inst->module,
          c->modules->module[inst->module].push_bytes);
+  bool is_resident = img_resident_table(v, inst) != UINT32_MAX;
   for (uint32_t i = inst->first_region; i < inst->first_region + inst->n_region; i++) {
     const struct img_region *r = &v->region[i];
     if (!r->access || r->access > 3 || r->arena >= IMG_N_ARENA || (r->column != IMG_NO_COLUMN && r->column >= n_column))
@@ -212,7 +282,9 @@ static enum moe_code check_operands(const struct checker *c, uint32_t at, uint32
            i - inst->first_region);
     uint64_t cell = r->column == IMG_NO_COLUMN ? 0 : img_table_value(v, table, row, r->column);
     if (r->bytes != IMG_WHOLE_ARENA) TRY(check_extent(c, at, "region", r->arena, r->offset, cell, r->bytes, err));
-    if (r->arena == IMG_ARENA_WEIGHTS && c->planes && !check_in_plane(c->planes, r->offset + cell, r->bytes))
+    /* a table in device memory names planes one by one */
+    bool planes = r->arena == IMG_ARENA_WEIGHTS && r->bytes == IMG_WHOLE_ARENA && is_resident;
+    if (r->arena == IMG_ARENA_WEIGHTS && c->planes && !planes && !check_in_plane(c->planes, r->offset + cell, r->bytes))
       FAIL("TEMPLATES: inst[%u].region[%u]: [%llu, +%llu) of WEIGHTS does not lie in one plane", at,
            i - inst->first_region, (ull)(r->offset + cell), (ull)r->bytes);
   }
@@ -241,6 +313,10 @@ static enum moe_code check_inst(const struct checker *c, uint32_t at, bool in_bo
     if (!inst->grid[0] || !inst->grid[1] || !inst->grid[2] || inst->grid[1] > 65535 || inst->grid[2] > 65535)
       FAIL("TEMPLATES: inst[%u].grid %u x %u x %u: allowed from 1, y and z to 65535", at, inst->grid[0], inst->grid[1],
            inst->grid[2]);
+    if ((c->modules->module[inst->module].features & IMG_FEATURE_RESIDENT) &&
+        (inst->grid[1] != 1 || inst->grid[2] != 1))
+      FAIL("TEMPLATES: inst[%u].grid y %u, z %u: allowed 1, where the device says how many workgroups there are", at,
+           inst->grid[1], inst->grid[2]);
     return MOE_OK;
   case IMG_OP_CALL:
     if (in_body) FAIL("TEMPLATES: inst[%u]: a CALL inside a body", at);
@@ -288,8 +364,26 @@ static enum moe_code check_template(struct checker *c, uint32_t i, struct moe_er
   if (c->unrolled > IMG_MAX_UNROLLED) FAIL("TEMPLATES: more than %u instructions after unrolling", IMG_MAX_UNROLLED);
   for (uint32_t at = t->first_inst; at < t->first_inst + t->n_inst; at++) {
     TRY(check_inst(c, at, false, err));
-    if (c->view->inst[at].op == IMG_OP_DISPATCH) TRY(check_operands(c, at, UINT32_MAX, 0, err));
+    if (c->view->inst[at].op == IMG_OP_DISPATCH) {
+      TRY(check_operands(c, at, UINT32_MAX, 0, err));
+      TRY(check_resident(c, at, err));
+    }
     if (c->view->inst[at].op == IMG_OP_CALL) TRY(check_call(c, &c->view->inst[at], err));
+  }
+  return MOE_OK;
+}
+
+/* Every size has a template that all devices can run: without it a loader had nothing to fall back on. */
+static enum moe_code check_base(const struct img_templates_view *v, struct moe_error *err) {
+  for (uint32_t i = 0; i < v->n_template; i++) {
+    const struct img_template *t = &v->template[i];
+    bool found = false;
+    for (uint32_t k = 0; k < v->n_template && !found; k++)
+      found =
+          v->template[k].kind == t->kind && v->template[k].n_row == t->n_row && v->template[k].tier == IMG_TIER_BASE;
+    if (!found)
+      FAIL("TEMPLATES: template[%u]: kind %u, n_row %u has no template of tier %u", i, t->kind, t->n_row,
+           IMG_TIER_BASE);
   }
   return MOE_OK;
 }
@@ -329,7 +423,7 @@ enum moe_code img_check_templates(const void *section, uint64_t bytes, const str
   if (view->n_template > IMG_MAX_TEMPLATE)
     FAIL("TEMPLATES: %u templates, allowed %u", view->n_template, IMG_MAX_TEMPLATE);
   for (uint32_t i = 0; i < view->n_template; i++) TRY(check_template(&c, i, err));
-  return MOE_OK;
+  return check_base(view, err);
 }
 
 static enum moe_code check_fit(const struct img_view *v, struct moe_error *err) {

@@ -1,10 +1,10 @@
 /* img_check.h: bounds-checks an image's structures and gives typed views of them.
  *
  * Owns: every check that does not need a device or a hash: after img_check nothing reached through a view leaves its
- * section, and no address word or region of a template leaves its arena as far as the arena's size is known from the
- * image (WEIGHTS, TABLES, ACT, RESULT). Does not own: hazards (img_hazard), SPIR-V validity (moec validates what it
- * writes; an image is trusted like a program). Invariants: views borrow from the image. Nothing allocates. Untrusted
- * input never crashes or loops without bound. */
+ * section, and no address word, region or cell of a resident table leaves its arena as far as the arena's size is
+ * known from the image (WEIGHTS, TABLES, ACT, RESULT). Does not own: hazards (img_hazard), SPIR-V validity (moec
+ * validates what it writes; an image is trusted like a program). Invariants: views borrow from the image. Nothing
+ * allocates. Untrusted input never crashes or loops without bound. */
 #ifndef IMAGES_IMG_CHECK_H
 #define IMAGES_IMG_CHECK_H
 
@@ -13,6 +13,8 @@
 
 #define IMG_MAX_UNROLLED (1u << 20) /* instructions of all templates, calls unrolled */
 #define IMG_MAX_OPERAND 32          /* words, and regions, of one dispatch */
+#define IMG_MAX_TABLE_WORK                                                                                             \
+  (1u << 24) /* over all dispatches with a resident table: its cells, and the instructions that could call it */
 #define IMG_MAX_CODE_BYTES (4u << 20)
 
 struct img_modules_view {
@@ -63,6 +65,10 @@ enum moe_code img_check_planes(const void *section, uint64_t bytes, uint64_t pla
 enum moe_code img_check_templates(const void *section, uint64_t bytes, const struct img_modules_view *modules,
                                   const uint64_t limits[IMG_N_ARENA], const struct img_planes_view *planes,
                                   struct img_templates_view *view, struct moe_error *err);
+
+/* The table that a dispatch reads in device memory (its IMG_WORD_TABLE, of which img_check allows one); UINT32_MAX:
+ * none. */
+uint32_t img_resident_table(const struct img_templates_view *templates, const struct img_inst *inst);
 
 /* The value of a word or region column for a table row; 0 for no table. */
 static inline uint64_t img_table_value(const struct img_templates_view *t, uint32_t table, uint32_t row,

@@ -53,8 +53,9 @@ struct img_section {
 
 #define IMG_MAX_TUNING 4
 #define IMG_N_SPEC 4
+#define IMG_MAX_RESIDENT 1024 /* workgroups of a dispatch of a module that needs IMG_FEATURE_RESIDENT */
 /* Specialization constants have fixed ids: 0 local size x, 1 lanes per row, 2 the device's subgroup size, 3 free for
- * the kernel. */
+ * the kernel, but the number of workgroups where the module needs IMG_FEATURE_RESIDENT. */
 enum img_spec_id { IMG_SPEC_WG = 0, IMG_SPEC_LANES = 1, IMG_SPEC_SUBGROUP = 2, IMG_SPEC_EXTRA = 3 };
 
 /* Values for devices with at least this subgroup size; the last row whose min_subgroup is not above the device's is
@@ -81,7 +82,14 @@ struct img_modules {
   uint64_t module_offset, name_offset, name_bytes; /* from the section's start */
 };
 
-enum img_tier { IMG_TIER_BASE = 0, IMG_TIER_DOT = 1, IMG_TIER_KHR = 2, IMG_TIER_NV = 3, IMG_N_TIER = 4 };
+enum img_tier {
+  IMG_TIER_BASE = 0,
+  IMG_TIER_DOT = 1,
+  IMG_TIER_KHR = 2,
+  IMG_TIER_NV = 3,
+  IMG_TIER_RESIDENT = 4,
+  IMG_N_TIER = 5
+};
 
 /* ---- TEMPLATES: struct img_templates, then the arrays it names ---- */
 
@@ -105,7 +113,14 @@ enum img_word_kind {
   IMG_WORD_ADDRESS = 2,       /* two words: base of arena + value */
   IMG_WORD_LAYER_ADDRESS = 3, /* two words: base of arena + table[row][column] + value */
   IMG_WORD_LAYER_IMM = 4,     /* one word: the low half of table[row][column] */
+  IMG_WORD_TABLE = 5,         /* two words: the device address of table number `value`, see IMG_CELL_SHIFT */
 };
+
+/* A cell of a table in device memory (a resident table): the top byte is an arena's number, and the device finds base
+ * of arena + the low bytes there, or IMG_CELL_IMM, and it finds the low bytes. */
+#define IMG_CELL_SHIFT 56
+#define IMG_CELL_IMM 0xffu
+#define IMG_CELL_VALUE(CELL) ((CELL) & ((1ull << IMG_CELL_SHIFT) - 1))
 
 /* A push-constant operand: 4 or 8 bytes of the push block, in order; an 8-byte one is 8-byte aligned. */
 struct img_word {
@@ -137,7 +152,8 @@ enum img_op {
 struct img_inst {
   uint16_t op, role; /* role: enum img_role (img_roles.def), for profiles */
   uint32_t module;
-  uint32_t grid[3]; /* grid[0] in items (see img_tuning.group_items), [1], [2] in workgroups */
+  uint32_t grid[3]; /* grid[0] in items (see img_tuning.group_items), [1], [2] in workgroups; a module that needs
+                       IMG_FEATURE_RESIDENT has as many workgroups as the device runs at once instead */
   uint32_t first_word, n_word, first_region, n_region;
   uint32_t body, table, first_row, count;
   uint32_t reserved[3];
@@ -147,7 +163,8 @@ struct img_body {
   uint32_t first_inst, n_inst;
 };
 
-/* Per-layer values of a body: n_row rows of n_column 64-bit values, starting at values[first_value]. */
+/* Per-layer values of a body, or what a dispatch reads as IMG_WORD_TABLE: n_row rows of n_column 64-bit values,
+ * starting at values[first_value]. */
 struct img_table {
   uint32_t n_row, n_column;
   uint64_t first_value;

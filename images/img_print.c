@@ -6,7 +6,7 @@
 #include "img_hash.h"
 
 const char *img_tier_name(uint32_t tier) {
-  static const char *const name[IMG_N_TIER] = {"base", "dot", "khr", "nv"};
+  static const char *const name[IMG_N_TIER] = {"base", "dot", "khr", "nv", "resident"};
   return tier < IMG_N_TIER ? name[tier] : "?";
 }
 
@@ -59,7 +59,7 @@ void img_print_summary(const struct img *img, const struct img_view *view, FILE 
 void img_print_modules(const struct img_modules_view *modules, FILE *out) {
   for (uint32_t i = 0; i < modules->n_module; i++) {
     const struct img_module *m = &modules->module[i];
-    fprintf(out, "module %3u  %-4s %6u bytes (%u stored)  push %3u  %s ", i, img_tier_name(m->tier), m->code_bytes,
+    fprintf(out, "module %3u  %-8s %6u bytes (%u stored)  push %3u  %s ", i, img_tier_name(m->tier), m->code_bytes,
             m->code_zbytes, m->push_bytes, modules->name + m->name_offset);
     for (uint32_t t = 0; t < m->n_tuning; t++)
       fprintf(out, " [subgroup>=%u wg %u lanes %u extra %u items %u]", m->tuning[t].min_subgroup,
@@ -79,6 +79,9 @@ static void print_word(const struct img_word *w, FILE *out) {
     break;
   case IMG_WORD_LAYER_ADDRESS:
     fprintf(out, " %s+$%u+%" PRIu64, img_arena_name(w->arena), w->column, w->value);
+    break;
+  case IMG_WORD_TABLE:
+    fprintf(out, " table:%" PRIu64, w->value);
     break;
   default:
     fprintf(out, " $%u", w->column);
@@ -112,12 +115,34 @@ static void print_insts(const struct img_view *v, uint32_t first, uint32_t n, FI
   }
 }
 
+static void print_cell(uint64_t cell, FILE *out) {
+  if (cell >> IMG_CELL_SHIFT == IMG_CELL_IMM)
+    fprintf(out, " %" PRIu64, (uint64_t)IMG_CELL_VALUE(cell));
+  else
+    fprintf(out, " %s+%" PRIu64, img_arena_name((uint32_t)(cell >> IMG_CELL_SHIFT)), (uint64_t)IMG_CELL_VALUE(cell));
+}
+
+/* The table of a dispatch that reads one in device memory. */
+static void print_resident(const struct img_templates_view *t, const struct img_inst *inst, FILE *out) {
+  uint32_t table = inst->op == IMG_OP_DISPATCH ? img_resident_table(t, inst) : UINT32_MAX;
+  if (table == UINT32_MAX) return;
+  fprintf(out, "resident table %u\n", table);
+  for (uint32_t row = 0; row < t->table[table].n_row; row++) {
+    fprintf(out, "  %4u", row);
+    for (uint32_t column = 0; column < t->table[table].n_column; column++)
+      print_cell(img_table_value(t, table, row, column), out);
+    fputc('\n', out);
+  }
+}
+
 void img_print_templates(const struct img_view *view, FILE *out) {
   const struct img_templates_view *t = &view->templates;
   for (uint32_t i = 0; i < t->n_template; i++) {
     fprintf(out, "template %s  tier %s, %u rows, %u selected\n", t->name + t->template[i].name_offset,
             img_tier_name(t->template[i].tier), t->template[i].n_row, t->template[i].n_select);
     print_insts(view, t->template[i].first_inst, t->template[i].n_inst, out);
+    for (uint32_t k = 0; k < t->template[i].n_inst; k++)
+      print_resident(t, &t->inst[t->template[i].first_inst + k], out);
   }
   for (uint32_t i = 0; i < t->n_body; i++) {
     fprintf(out, "body %u\n", i);

@@ -74,10 +74,30 @@ static enum moe_code arenas_make(struct arenas *a, struct vk_device *device, enu
   return code;
 }
 
+static uint64_t arenas_resolve(void *user, uint32_t copy, uint32_t arena, uint64_t offset) {
+  return arenas_address(user, copy, arena, offset);
+}
+
+/* The tables in device memory, whose cells are addresses of the arenas made before. */
+static enum moe_code arenas_tables(struct arenas *a, struct vk_device *device, const struct img_view *view,
+                                   struct moe_error *err) {
+  uint64_t bytes = a->tables->bytes;
+  if (!bytes) return MOE_OK;
+  enum moe_code code = vk_buffer_create(device, bytes, VK_BUFFER_DEVICE, "tables of addresses", &a->resident, err);
+  if (code) return code;
+  uint8_t *cells = malloc(bytes);
+  if (!cells) return moe_fail(err, MOE_FAILED, "out of memory");
+  resident_fill(a->tables, &view->templates, arenas_resolve, a, cells);
+  code = vk_upload(a->resident, 0, cells, bytes, NULL, NULL, err);
+  free(cells);
+  return code;
+}
+
 enum moe_code arenas_init(struct arenas *a, struct vk_device *device, const struct img *image,
-                          const struct img_view *view, const struct memory_plan *plan, arenas_progress_fn *progress,
-                          void *user, struct moe_error *err) {
+                          const struct img_view *view, const struct memory_plan *plan, const struct resident *tables,
+                          arenas_progress_fn *progress, void *user, struct moe_error *err) {
   memset(a, 0, sizeof *a);
+  a->tables = tables;
   struct arenas_upload upload = {.progress = progress, .user = user, .total = view->planes_bytes + view->tables_bytes};
   /* the small ones first: a device that is full says so before gigabytes were uploaded */
   enum moe_code code =
@@ -107,18 +127,21 @@ enum moe_code arenas_init(struct arenas *a, struct vk_device *device, const stru
     code = vk_upload(a->buffer[IMG_ARENA_TABLES][0], 0, data, view->tables_bytes, arenas_uploaded, &upload, err);
   }
   if (!code) code = arenas_weights(a, device, image, view, &upload, err);
+  if (!code) code = arenas_tables(a, device, view, err);
   return code;
 }
 
 void arenas_deinit(struct arenas *a) {
   for (uint32_t i = 0; i < a->n_slab; i++) vk_buffer_destroy(a->slab[i].buffer);
   free(a->slab);
+  vk_buffer_destroy(a->resident);
   for (uint32_t i = 0; i < IMG_N_ARENA; i++)
     for (uint32_t copy = 0; copy < 2; copy++) vk_buffer_destroy(a->buffer[i][copy]);
   memset(a, 0, sizeof *a);
 }
 
 uint64_t arenas_address(const struct arenas *a, uint32_t copy, uint32_t arena, uint64_t offset) {
+  if (arena == VK_RESIDENT_TABLE) return vk_buffer_address(a->resident) + a->tables->offset[offset];
   if (arena == IMG_ARENA_WEIGHTS) {
     uint32_t low = 0, high = a->n_slab; /* the last slab that starts at or before the offset */
     while (high - low > 1) {

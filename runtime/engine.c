@@ -39,14 +39,29 @@ static uint64_t engine_clock(void *user) {
 
 static enum moe_code engine_submit(void *user, uint32_t index, uint32_t copy, struct moe_error *err) {
   struct engine *e = user;
-  enum moe_code code = vk_buffer_flush(e->arenas.buffer[IMG_ARENA_STEP][copy], err);
+  struct vk_buffer *result = e->arenas.buffer[IMG_ARENA_RESULT][copy];
+  ((uint32_t *)vk_buffer_map(result))[IMG_RESULT_LOST] = 0;
+  enum moe_code code = vk_buffer_flush(result, err);
+  if (!code) code = vk_buffer_flush(e->arenas.buffer[IMG_ARENA_STEP][copy], err);
   return code ? code : vk_replay_submit(e->replay, index, copy, err);
+}
+
+/* A kernel whose workgroups wait for one another gives up when one does not come: this device is not to be used so. */
+static enum moe_code engine_lost(const struct engine *e, uint32_t word, struct moe_error *err) {
+  return moe_fail(
+      err, MOE_FAILED,
+      "device %s: the %u workgroups of the resident kernel did not all run at once: one waited in vain (word "
+      "%u of the result block is %u); end other programs that use the device, or start with --tier %s",
+      e->load.gpu->name, e->load.gpu->resident, IMG_RESULT_LOST, word, img_tier_name(e->load.below));
 }
 
 static enum moe_code engine_wait(void *user, uint32_t copy, struct moe_error *err) {
   struct engine *e = user;
+  const struct vk_buffer *result = e->arenas.buffer[IMG_ARENA_RESULT][copy];
   enum moe_code code = vk_replay_wait(e->replay, copy, err);
-  return code ? code : vk_buffer_invalidate(e->arenas.buffer[IMG_ARENA_RESULT][copy], err);
+  if (!code) code = vk_buffer_invalidate(result, err);
+  uint32_t lost = code ? 0 : ((const uint32_t *)vk_buffer_map(result))[IMG_RESULT_LOST];
+  return lost ? engine_lost(e, lost, err) : code;
 }
 
 static void engine_uploaded(void *user, uint64_t done, uint64_t total) {
@@ -112,7 +127,8 @@ static enum moe_code engine_device(struct engine *e, const struct engine_options
   if (!code) vk_replay_watch(e->replay, o->alive, o->alive_user);
   if (!code) engine_want(e); /* goes on during the upload */
   if (!code)
-    code = arenas_init(&e->arenas, e->device, &e->load.image, &e->load.view, &e->load.plan, engine_uploaded, e, err);
+    code = arenas_init(&e->arenas, e->device, &e->load.image, &e->load.view, &e->load.plan, &e->load.resident,
+                       engine_uploaded, e, err);
   return code;
 }
 

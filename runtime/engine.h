@@ -22,7 +22,7 @@ struct engine_options {
   uint32_t n_ctx;         /* positions of a sequence, from 2 to the model's (cut with a note); 0: that, or what fits */
   uint32_t n_slot;        /* sequences at once; 0: default */
   const char *cache_dir;  /* for the driver's pipeline cache; NULL: the default place */
-  const char *tier;       /* base, dot, khr, nv; NULL: the best the device has */
+  const char *tier;       /* base, dot, khr, nv, resident; NULL: the best the device has */
   uint32_t window;        /* most prompt rows of a step; 0: as many as the largest template takes */
   bool patient;           /* always the template that fits a step best, even when it must be compiled first (to measure
                              or test it); else a step may go through another one meanwhile */

@@ -39,69 +39,66 @@ enum moe_code load_image(const char *path, struct load *load, struct moe_error *
 void load_close(struct load *load) {
   vk_instance_destroy(load->instance);
   free(load->templates);
+  resident_deinit(&load->resident);
   if (load->image.map) img_close(&load->image);
   memset(load, 0, sizeof *load);
 }
 
-/* Whether a device of `tier` takes template i: of a kind and rows that of the highest tier up to it (FORMAT.md, Tiers).
- */
-static bool load_takes(const struct img_templates_view *v, uint32_t i, enum img_tier tier) {
+/* ---- which templates (FORMAT.md, Tiers) ---- */
+
+static bool load_same_size(const struct img_template *a, const struct img_template *b) {
+  return a->kind == b->kind && a->n_row == b->n_row;
+}
+
+/* Whether nothing can stand in for template i: it is of the tier that was asked for, or of tier base without one of
+ * that tier for its kind and rows. */
+static bool load_must(const struct img_templates_view *v, uint32_t i, enum img_tier asked) {
   const struct img_template *t = &v->template[i];
-  if (t->tier > tier) return false;
-  for (uint32_t k = 0; k < v->n_template; k++) {
-    const struct img_template *other = &v->template[k];
-    if (other->kind == t->kind && other->n_row == t->n_row && other->tier > t->tier && other->tier <= tier)
-      return false;
-  }
-  return true;
+  if (t->tier == asked) return true;
+  bool stands_in = false;
+  for (uint32_t k = 0; k < v->n_template && !stands_in; k++)
+    stands_in = v->template[k].tier == asked && load_same_size(&v->template[k], t);
+  return t->tier == IMG_TIER_BASE && !stands_in;
 }
 
-/* Whether the image has templates of a tier; *needs: what the modules of all need that a device of it takes. */
-static bool load_needs(const struct load *load, enum img_tier tier, uint32_t *list, struct vk_needs *needs) {
-  const struct img_view *v = &load->view;
-  *needs = (struct vk_needs){.vulkan_major = v->manifest.requires_vulkan_major,
-                             .vulkan_minor = v->manifest.requires_vulkan_minor};
-  bool any = false;
-  for (uint32_t i = 0; i < v->templates.n_template; i++) {
-    any |= v->templates.template[i].tier == tier;
-    if (!load_takes(&v->templates, i, tier)) continue;
-    uint32_t n = vk_template_modules(&v->templates, i, list);
-    for (uint32_t k = 0; k < n; k++) {
-      const struct img_module *m = &v->modules.module[list[k]];
-      needs->features |= m->features;
-      if (m->push_bytes > needs->push_bytes) needs->push_bytes = m->push_bytes;
-      if (m->shared_bytes > needs->shared_bytes) needs->shared_bytes = m->shared_bytes;
-    }
+/* Adds what template i's modules need. list: scratch. */
+static void load_add_needs(const struct load *load, uint32_t i, uint32_t *list, struct vk_needs *needs) {
+  uint32_t n = vk_template_modules(&load->view.templates, i, list);
+  for (uint32_t k = 0; k < n; k++) {
+    const struct img_module *m = &load->view.modules.module[list[k]];
+    needs->features |= m->features;
+    if (m->push_bytes > needs->push_bytes) needs->push_bytes = m->push_bytes;
+    if (m->shared_bytes > needs->shared_bytes) needs->shared_bytes = m->shared_bytes;
   }
-  return any;
 }
 
-/* Chooses the device by what the tier asked for, or the image's lowest tier, needs; then the best tier on it, passing
- * over those whose needs the device only emulates. */
-static enum moe_code load_choose(const struct engine_options *o, struct load *load, uint32_t *list,
+static struct vk_needs load_no_needs(const struct load *load) {
+  return (struct vk_needs){.vulkan_major = load->view.manifest.requires_vulkan_major,
+                           .vulkan_minor = load->view.manifest.requires_vulkan_minor};
+}
+
+/* The device, by what the templates need for which nothing stands in. */
+static enum moe_code load_choose(const struct engine_options *o, struct load *load, enum img_tier asked, uint32_t *list,
                                  struct moe_error *err) {
-  struct vk_needs needs;
-  uint32_t lowest = 0;
-  if (o->tier) {
-    lowest = load_tier(o->tier);
-    if (lowest == IMG_N_TIER) return moe_fail(err, MOE_USAGE, "--tier %s: allowed base, dot, khr, nv", o->tier);
-    if (!load_needs(load, lowest, list, &needs))
-      return moe_fail(err, MOE_DECLINED,
-                      "%s: has no kernels of tier %s; compile it with that tier, or leave --tier out", o->image_path,
-                      o->tier);
+  const struct img_templates_view *v = &load->view.templates;
+  struct vk_needs needs = load_no_needs(load);
+  bool any = false;
+  for (uint32_t i = 0; i < v->n_template; i++) {
+    any |= v->template[i].tier == asked;
+    if (load_must(v, i, asked)) load_add_needs(load, i, list, &needs);
   }
-  while (lowest < IMG_N_TIER && !load_needs(load, lowest, list, &needs)) lowest++;
-  if (lowest == IMG_N_TIER) return moe_fail(err, MOE_FAILED, "%s: has no templates", o->image_path);
+  if (!any && o->tier)
+    return moe_fail(err, MOE_DECLINED, "%s: has no kernels of tier %s; compile it with that tier, or leave --tier out",
+                    o->image_path, o->tier);
+  if (!any) return moe_fail(err, MOE_FAILED, "%s: has no templates", o->image_path);
   enum moe_code code = vk_instance_choose(load->instance, o->device, &needs, &load->gpu, err);
-  if (code) return code;
-  load->tier = (enum img_tier)lowest;
-  for (uint32_t tier = IMG_N_TIER - 1; !o->tier && tier > lowest; tier--)
-    if (load_needs(load, tier, list, &needs) && !(needs.features & load->gpu->emulated) &&
-        !vk_gpu_check(load->gpu, &needs, NULL)) {
-      load->tier = (enum img_tier)tier;
-      break;
-    }
-  return MOE_OK;
+  const struct vk_gpu *gpu = load->gpu;
+  if (!code && gpu->min_subgroup != gpu->max_subgroup && !gpu->subgroup_control)
+    code = moe_fail(err, MOE_DECLINED,
+                    "device %s: runs subgroups of %u to %u invocations and lacks subgroupSizeControl in compute, which "
+                    "kernels for it need; a newer driver may have it",
+                    gpu->name, gpu->min_subgroup, gpu->max_subgroup);
+  return code;
 }
 
 /* A dispatch's tuning row and grid against the device's limits. */
@@ -117,8 +114,7 @@ static enum moe_code load_check_inst(const struct load *load, const struct img_i
                     "device %s: module %s has workgroups of %u; maxComputeWorkGroupInvocations is %u, "
                     "maxComputeWorkGroupSize[0] is %u",
                     gpu->name, name, workgroup, gpu->workgroup_size, gpu->workgroup_x);
-  const uint64_t groups[3] = {((uint64_t)inst->grid[0] + t->group_items - 1) / t->group_items, inst->grid[1],
-                              inst->grid[2]};
+  const uint64_t groups[3] = {vk_groups(m, gpu, inst->grid[0]), inst->grid[1], inst->grid[2]};
   for (int k = 0; k < 3; k++)
     if (groups[k] > gpu->grid[k])
       return moe_fail(err, MOE_DECLINED,
@@ -143,19 +139,55 @@ static enum moe_code load_check_insts(const struct load *load, uint32_t first, u
   return code;
 }
 
-/* The dispatches that the chosen tier takes against the device's limits. */
-static enum moe_code load_check_limits(const struct load *load, struct moe_error *err) {
-  const struct img_templates_view *t = &load->view.templates;
-  const struct vk_gpu *gpu = load->gpu;
-  if (gpu->min_subgroup != gpu->max_subgroup && !gpu->subgroup_control)
-    return moe_fail(err, MOE_DECLINED,
-                    "device %s: runs subgroups of %u to %u invocations and lacks subgroupSizeControl in compute, which "
-                    "kernels for it need; a newer driver may have it",
-                    gpu->name, gpu->min_subgroup, gpu->max_subgroup);
-  enum moe_code code = MOE_OK;
-  for (uint32_t i = 0; i < t->n_template && !code; i++)
-    if (load_takes(t, i, load->tier))
-      code = load_check_insts(load, t->template[i].first_inst, t->template[i].n_inst, err);
+/* Whether the device runs template i, and not only by emulation unless that was asked for. */
+static bool load_fits(const struct load *load, uint32_t i, bool emulate, uint32_t *list) {
+  const struct img_template *t = &load->view.templates.template[i];
+  struct vk_needs needs = load_no_needs(load);
+  load_add_needs(load, i, list, &needs);
+  return (emulate || !(needs.features & load->gpu->emulated)) && !vk_gpu_check(load->gpu, &needs, NULL) &&
+         !load_check_insts(load, t->first_inst, t->n_inst, NULL);
+}
+
+static void load_take(struct load *load, uint32_t i) {
+  const struct img_template *t = &load->view.templates.template[i];
+  load->templates[load->n_template++] = (struct step_template){.index = i, .n_row = t->n_row, .n_select = t->n_select};
+  if (t->tier > load->tier) load->tier = (enum img_tier)t->tier;
+}
+
+/* Takes of every kind and rows the template of the highest tier, up to the one asked for, that fits. */
+static enum moe_code load_take_all(struct load *load, const char *tier, uint32_t *list, struct moe_error *err) {
+  const struct img_templates_view *v = &load->view.templates;
+  enum img_tier asked = tier ? load_tier(tier) : IMG_TIER_BASE, most = tier ? asked : IMG_N_TIER - 1;
+  bool fits[IMG_MAX_TEMPLATE];
+  for (uint32_t i = 0; i < v->n_template; i++) {
+    const struct img_template *t = &v->template[i];
+    bool must = load_must(v, i, asked);
+    enum moe_code code = must ? load_check_insts(load, t->first_inst, t->n_inst, err) : MOE_OK;
+    if (code) return code;
+    fits[i] = must || (t->tier <= most && load_fits(load, i, tier != NULL, list));
+    if (fits[i] && t->tier < IMG_TIER_RESIDENT && t->tier > load->below) load->below = (enum img_tier)t->tier;
+  }
+  for (uint32_t i = 0; i < v->n_template; i++) {
+    bool best = fits[i];
+    for (uint32_t k = 0; k < v->n_template && best; k++)
+      best =
+          !fits[k] || !load_same_size(&v->template[k], &v -> template[i]) || v->template[k].tier <= v->template[i].tier;
+    if (best) load_take(load, i);
+  }
+  return MOE_OK;
+}
+
+/* The device and the templates for it. */
+static enum moe_code load_select(const struct engine_options *o, struct load *load, struct moe_error *err) {
+  if (o->tier && load_tier(o->tier) == IMG_N_TIER)
+    return moe_fail(err, MOE_USAGE, "--tier %s: allowed base, dot, khr, nv, resident", o->tier);
+  uint32_t *list = calloc((size_t)load->view.modules.n_module + 1, sizeof *list);
+  load->templates = calloc((size_t)load->view.templates.n_template + 1, sizeof *load->templates);
+  enum moe_code code = list && load->templates ? MOE_OK : moe_fail(err, MOE_FAILED, "out of memory");
+  if (!code) code = load_choose(o, load, o->tier ? load_tier(o->tier) : IMG_TIER_BASE, list, err);
+  if (!code) code = load_take_all(load, o->tier, list, err);
+  free(list);
+  if (!code) code = resident_place(&load->view.templates, load->templates, load->n_template, &load->resident, err);
   return code;
 }
 
@@ -167,6 +199,7 @@ static enum moe_code load_plan(const struct engine_options *o, struct load *load
                                           .device = gpu->name,
                                           .planes_bytes = load->view.planes_bytes,
                                           .tables_bytes = load->view.tables_bytes,
+                                          .resident_bytes = load->resident.bytes,
                                           .available_bytes = gpu->available_bytes,
                                           .max_state_bytes = gpu->sparse ? gpu->max_buffer : slab,
                                           .max_ctx = gpu->type == VK_GPU_CPU ? MEMORY_PLAN_CPU_CTX : 0,
@@ -209,22 +242,10 @@ static int load_compare_templates(const void *a, const void *b) {
 
 _Static_assert(IMG_MAX_SUPPRESS == IMG_TOKENIZER_MAX_SUPPRESS, "what a payload may have fits a step block");
 
-/* The tier's templates in the scheduler's order, and the step blocks' shape with the model's end tokens and suppressed
- * ones. */
+/* The templates in the scheduler's order, and the step blocks' shape with the model's end tokens and suppressed ones.
+ */
 static enum moe_code load_steps(struct load *load, struct moe_error *err) {
   const struct img_view *v = &load->view;
-  load->templates = calloc((size_t)v->templates.n_template + 1, sizeof *load->templates);
-  if (!load->templates) return moe_fail(err, MOE_FAILED, "out of memory");
-  for (uint32_t i = 0; i < v->templates.n_template; i++) {
-    const struct img_template *t = &v->templates.template[i];
-    if (!load_takes(&v->templates, i, load->tier)) continue;
-    if (!t->n_row || !t->n_select || t->n_row > v->manifest.memory_max_row || t->n_select > IMG_MAX_SELECT)
-      return moe_fail(err, MOE_FAILED, "TEMPLATES: template[%u] %s: %u rows, %u selects; allowed 1 to %u and 1 to %d",
-                      i, v->templates.name + t->name_offset, t->n_row, t->n_select, v->manifest.memory_max_row,
-                      IMG_MAX_SELECT);
-    load->templates[load->n_template++] =
-        (struct step_template){.index = i, .n_row = t->n_row, .n_select = t->n_select};
-  }
   qsort(load->templates, load->n_template, sizeof *load->templates, load_compare_templates);
   load->shape = (struct step_shape){
       .max_row = v->manifest.memory_max_row, .n_slot = load->plan.n_slot, .page_stride = load->plan.page_stride};
@@ -246,11 +267,7 @@ static enum moe_code load_steps(struct load *load, struct moe_error *err) {
 enum moe_code load_open(const struct engine_options *o, struct load *load, struct moe_error *err) {
   enum moe_code code = load_image(o->image_path, load, err);
   if (!code) code = vk_instance_create(&load->instance, err);
-  uint32_t *list = code ? NULL : calloc((size_t)load->view.modules.n_module + 1, sizeof *list);
-  if (!code && !list) code = moe_fail(err, MOE_FAILED, "out of memory");
-  if (!code) code = load_choose(o, load, list, err);
-  free(list);
-  if (!code) code = load_check_limits(load, err);
+  if (!code) code = load_select(o, load, err);
   if (!code) code = load_plan(o, load, err);
   if (!code) code = load_check_bounds(load, err);
   if (!code) code = load_steps(load, err);

@@ -26,6 +26,7 @@ static bool memory_plan_sum(const struct memory_plan_input *in, uint32_t n_ctx, 
   p->n_page = (uint32_t)n_page;
   p->planes_bytes = in->planes_bytes;
   p->tables_bytes = in->tables_bytes;
+  p->resident_bytes = in->resident_bytes;
   p->act_bytes = m->memory_act_bytes;
   p->step_bytes = img_step_bytes(m->memory_max_row, n_slot, p->page_stride);
   p->result_bytes = img_result_bytes();
@@ -33,9 +34,9 @@ static bool memory_plan_sum(const struct memory_plan_input *in, uint32_t n_ctx, 
   p->staging_bytes = in->staged ? 64 * MIB : 0;
   p->available_bytes = in->available_bytes;
   p->headroom_bytes = memory_plan_headroom(in->available_bytes);
-  const uint64_t parts[] = {p->planes_bytes,  p->tables_bytes,   p->state_bytes,      p->recurrent_bytes,
-                            p->act_bytes,     2 * p->step_bytes, 2 * p->result_bytes, p->slot_bytes,
-                            p->staging_bytes, p->headroom_bytes};
+  const uint64_t parts[] = {p->planes_bytes,    p->tables_bytes,  p->resident_bytes, p->state_bytes,
+                            p->recurrent_bytes, p->act_bytes,     2 * p->step_bytes, 2 * p->result_bytes,
+                            p->slot_bytes,      p->staging_bytes, p->headroom_bytes};
   for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
     if (!moe_add(p->total_bytes, parts[i], &p->total_bytes)) return false;
   return true;
@@ -72,7 +73,7 @@ static enum moe_code memory_plan_decline(const struct memory_plan_input *in, uin
   struct memory_plan p;
   char needs[32] = "more than 2^64 bytes", planes[32], state[32], scratch[32], head[32], has[32], way[128];
   if (memory_plan_sum(in, n_ctx, n_slot, &p)) memory_plan_mib(needs, sizeof needs, p.total_bytes);
-  memory_plan_mib(planes, sizeof planes, p.planes_bytes + p.tables_bytes);
+  memory_plan_mib(planes, sizeof planes, p.planes_bytes + p.tables_bytes + p.resident_bytes);
   memory_plan_mib(state, sizeof state, p.state_bytes + p.recurrent_bytes);
   memory_plan_mib(scratch, sizeof scratch, p.act_bytes + p.staging_bytes + 2 * (p.step_bytes + p.result_bytes));
   memory_plan_mib(head, sizeof head, p.headroom_bytes);

@@ -21,9 +21,9 @@ enum {
 /* What the plan is made from. */
 struct memory_plan_input {
   const struct img_manifest *manifest;
-  const char *image, *device; /* names for messages */
-  uint64_t planes_bytes, tables_bytes;
-  uint64_t available_bytes; /* of the device for this process */
+  const char *image, *device;                          /* names for messages */
+  uint64_t planes_bytes, tables_bytes, resident_bytes; /* resident: of tables in device memory (resident.h) */
+  uint64_t available_bytes;                            /* of the device for this process */
   uint64_t max_state_bytes; /* largest buffer the device makes: pages are one, recurrent blocks are one */
   uint32_t max_ctx;         /* positions up to which the device computes attention right; 0: no limit */
   bool staged;              /* uploads need staging buffers */
@@ -34,7 +34,7 @@ struct memory_plan {
   uint32_t n_ctx, n_slot;
   uint32_t page_stride; /* pages of one sequence: ceil(n_ctx / page_tok) */
   uint32_t n_page;      /* page 0 is nobody's */
-  uint64_t planes_bytes, tables_bytes, act_bytes;
+  uint64_t planes_bytes, tables_bytes, resident_bytes, act_bytes;
   uint64_t state_bytes, recurrent_bytes; /* all pages; the recurrent blocks of all slots */
   uint64_t step_bytes, result_bytes;     /* of one copy; there are two */
   uint64_t slot_bytes, staging_bytes;

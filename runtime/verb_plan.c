@@ -24,7 +24,7 @@ static void plan_print(const struct load *load) {
   printf("%s: %s, %u positions in %u slots, %u pages of %u, tier %s\n", load->image.path, load->gpu->name, p->n_ctx,
          p->n_slot, p->n_page, load->view.manifest.state_page_tok, img_tier_name(load->tier));
   plan_line("weights", p->planes_bytes);
-  plan_line("tables", p->tables_bytes);
+  plan_line("tables", p->tables_bytes + p->resident_bytes);
   plan_line("states: pages", p->state_bytes);
   if (p->recurrent_bytes) plan_line("states: recurrent blocks", p->recurrent_bytes);
   plan_line("activations and scratch", p->act_bytes);

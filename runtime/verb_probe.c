@@ -2,7 +2,8 @@
  *
  * The profile is one object: name, driver, type, vendor_id, device_id, vulkan ("1.3.280"), features (names of
  * img_features.def), subgroup {size, min, max, control, full}, limits {push_bytes, shared_bytes, workgroup, grid,
- * max_allocation, max_buffer, sparse}, memory {heap_bytes, available_bytes, budget, host_visible}. */
+ * resident (workgroups that all run at once; 0: not known), max_allocation, max_buffer, sparse}, memory {heap_bytes,
+ * available_bytes, budget, host_visible}. */
 #include "img_print.h"
 #include "verbs.h"
 #include "vk_device.h"
@@ -39,6 +40,10 @@ static void probe_print(const struct vk_gpu *gpu) {
          (double)gpu->heap_bytes / (1 << 30), (double)gpu->available_bytes / (1 << 30),
          gpu->has_budget ? " by the driver's budget" : "", gpu->subgroup_size, gpu->min_subgroup, gpu->max_subgroup,
          gpu->shared_bytes);
+  if (gpu->resident)
+    printf("   workgroups that all run at once: %u\n", gpu->resident);
+  else
+    printf("   workgroups that all run at once: not known\n");
   printf("   lacks:");
   bool lacks = false;
   for (uint32_t bit = 0; bit < 64; bit++)
@@ -55,18 +60,18 @@ static json_t *probe_json(const struct vk_gpu *gpu) {
   json_t *features = json_array();
   for (uint32_t bit = 0; bit < 64; bit++)
     if (gpu->features >> bit & 1) json_array_append_new(features, json_string(img_feature_name(bit)));
-  return json_pack(
-      "{s:s,s:s,s:s,s:I,s:I,s:s,s:o,s:{s:I,s:I,s:I,s:b,s:b},s:{s:I,s:I,s:I,s:[I,I,I],s:I,s:I,s:b},s:{s:I,s:I,s:b,s:b}}",
-      "name", gpu->name, "driver", gpu->driver, "type", vk_gpu_type_name(gpu->type), "vendor_id",
-      (json_int_t)gpu->vendor_id, "device_id", (json_int_t)gpu->device_id, "vulkan", version, "features", features,
-      "subgroup", "size", (json_int_t)gpu->subgroup_size, "min", (json_int_t)gpu->min_subgroup, "max",
-      (json_int_t)gpu->max_subgroup, "control", gpu->subgroup_control, "full", gpu->full_subgroups, "limits",
-      "push_bytes", (json_int_t)gpu->push_bytes, "shared_bytes", (json_int_t)gpu->shared_bytes, "workgroup",
-      (json_int_t)gpu->workgroup_size, "grid", (json_int_t)gpu->grid[0], (json_int_t)gpu->grid[1],
-      (json_int_t)gpu->grid[2], "max_allocation", (json_int_t)gpu->max_allocation, "max_buffer",
-      (json_int_t)gpu->max_buffer, "sparse", gpu->sparse, "memory", "heap_bytes", (json_int_t)gpu->heap_bytes,
-      "available_bytes", (json_int_t)gpu->available_bytes, "budget", gpu->has_budget, "host_visible",
-      gpu->host_visible);
+  return json_pack("{s:s,s:s,s:s,s:I,s:I,s:s,s:o,s:{s:I,s:I,s:I,s:b,s:b},s:{s:I,s:I,s:I,s:[I,I,I],s:I,s:I,s:I,s:b},s:{"
+                   "s:I,s:I,s:b,s:b}}",
+                   "name", gpu->name, "driver", gpu->driver, "type", vk_gpu_type_name(gpu->type), "vendor_id",
+                   (json_int_t)gpu->vendor_id, "device_id", (json_int_t)gpu->device_id, "vulkan", version, "features",
+                   features, "subgroup", "size", (json_int_t)gpu->subgroup_size, "min", (json_int_t)gpu->min_subgroup,
+                   "max", (json_int_t)gpu->max_subgroup, "control", gpu->subgroup_control, "full", gpu->full_subgroups,
+                   "limits", "push_bytes", (json_int_t)gpu->push_bytes, "shared_bytes", (json_int_t)gpu->shared_bytes,
+                   "workgroup", (json_int_t)gpu->workgroup_size, "grid", (json_int_t)gpu->grid[0],
+                   (json_int_t)gpu->grid[1], (json_int_t)gpu->grid[2], "resident", (json_int_t)gpu->resident,
+                   "max_allocation", (json_int_t)gpu->max_allocation, "max_buffer", (json_int_t)gpu->max_buffer,
+                   "sparse", gpu->sparse, "memory", "heap_bytes", (json_int_t)gpu->heap_bytes, "available_bytes",
+                   (json_int_t)gpu->available_bytes, "budget", gpu->has_budget, "host_visible", gpu->host_visible);
 }
 
 /* Writes the profile by a temporary file and a rename; "-": standard output. */

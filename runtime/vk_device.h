@@ -28,6 +28,8 @@ struct vk_gpu {
                         faster */
   uint32_t push_bytes, shared_bytes, workgroup_size, workgroup_x;
   uint32_t grid[3]; /* most workgroups of a dispatch */
+  uint32_t
+      resident; /* workgroups of any kernel that the device runs all at once, at most IMG_MAX_RESIDENT; 0: unknown */
   uint32_t subgroup_size, min_subgroup, max_subgroup, max_workgroup_subgroups;
   bool subgroup_control, full_subgroups; /* a pipeline can require its subgroup size; full ones */
   uint32_t queue_family;                 /* of the one queue; VK_GPU_NO_QUEUE: none of its families computes */

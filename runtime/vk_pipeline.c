@@ -1,5 +1,6 @@
 #include "vk_pipeline.h"
 
+#include "img_enums.h"
 #include "vk_internal.h"
 #include "vk_pipeline_internal.h"
 #include "vk_warm.h"
@@ -50,6 +51,12 @@ const struct img_tuning *vk_tuning(const struct img_module *module, uint32_t sub
   return row;
 }
 
+uint64_t vk_groups(const struct img_module *module, const struct vk_gpu *gpu, uint32_t grid_x) {
+  if (module->features & IMG_FEATURE_RESIDENT) return gpu->resident;
+  uint32_t items = vk_tuning(module, gpu->subgroup_size)->group_items;
+  return ((uint64_t)grid_x + items - 1) / items;
+}
+
 static const char *vk_module_name(const struct vk_pipelines *p, uint32_t index) {
   return p->modules->name + p->modules->module[index].name_offset;
 }
@@ -79,8 +86,8 @@ struct vk_making {
   const uint32_t *code;
 };
 
-/* Makes a pipeline from SPIR-V: the tuning row's specialization constants, and the device's subgroup size fixed where
- * the driver could choose another. A vk_warm_make_fn. */
+/* Makes a pipeline from SPIR-V: the tuning row's specialization constants, the number of resident workgroups for who
+ * needs it, and the device's subgroup size fixed where the driver could choose another. A vk_warm_make_fn. */
 static VkResult vk_pipeline_make(void *user, struct vk_device *device, VkPipelineLayout layout, VkPipeline *out) {
   const struct vk_making *making = user;
   const struct vk_api *api = &device->api;
@@ -88,6 +95,7 @@ static VkResult vk_pipeline_make(void *user, struct vk_device *device, VkPipelin
   uint32_t spec[IMG_N_SPEC];
   memcpy(spec, vk_tuning(making->module, gpu->subgroup_size)->spec, sizeof spec);
   spec[IMG_SPEC_SUBGROUP] = gpu->subgroup_size;
+  if (making->module->features & IMG_FEATURE_RESIDENT) spec[IMG_SPEC_EXTRA] = gpu->resident;
   VkSpecializationMapEntry entries[IMG_N_SPEC];
   for (uint32_t i = 0; i < IMG_N_SPEC; i++)
     entries[i] = (VkSpecializationMapEntry){.constantID = i, .offset = 4 * i, .size = 4};

@@ -17,6 +17,10 @@ struct vk_pipelines;
 /* The tuning row of a module for a subgroup size (img_format.h, struct img_tuning). */
 const struct img_tuning *vk_tuning(const struct img_module *module, uint32_t subgroup_size);
 
+/* Workgroups along x of a dispatch of grid_x items on a device: as many as it runs at once when the module needs
+ * IMG_FEATURE_RESIDENT. May exceed 32 bits before the device's limits are checked. */
+uint64_t vk_groups(const struct img_module *module, const struct vk_gpu *gpu, uint32_t grid_x);
+
 /* Starts the workers. modules: borrowed, checked (img_check). cache_path: file of the driver's cache; NULL: none.
  * Errors: MOE_FAILED. */
 enum moe_code vk_pipelines_create(struct vk_device *device, const struct img_modules_view *modules,

@@ -5,6 +5,7 @@
 #include "vk_probe.h"
 
 #include "img_enums.h"
+#include "img_format.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,6 +18,7 @@ struct vk_probe_answers {
   VkPhysicalDeviceVulkan12Features f12;
   VkPhysicalDeviceVulkan13Features f13;
   VkPhysicalDeviceVulkan11Properties p11;
+  uint32_t resident; /* struct vk_gpu */
 };
 
 static bool vk_probe_subgroup(const struct vk_probe_answers *a, VkSubgroupFeatureFlags operations) {
@@ -40,6 +42,7 @@ static bool vk_probe_subgroup(const struct vk_probe_answers *a, VkSubgroupFeatur
 #define VK_HAS_SUBGROUP_BALLOT(a) vk_probe_subgroup(a, VK_SUBGROUP_FEATURE_BALLOT_BIT)
 #define VK_HAS_SUBGROUP_EXTENDED(a) (a)->f12.shaderSubgroupExtendedTypes
 #define VK_HAS_DOT_PRODUCT(a) (a)->f13.shaderIntegerDotProduct
+#define VK_HAS_RESIDENT(a) (a)->resident
 
 /* Whether MOERT_DENY_FEATURE names this feature. */
 static bool vk_probe_denied(const char *name) {
@@ -150,6 +153,22 @@ static void vk_probe_limits(const VkPhysicalDeviceProperties *p, const VkPhysica
   snprintf(gpu->name, sizeof gpu->name, "%s", p->deviceName);
 }
 
+uint32_t vk_probe_resident(enum vk_gpu_type type, uint32_t n_multiprocessor) {
+  if (type == VK_GPU_CPU) return 1;
+  return n_multiprocessor < IMG_MAX_RESIDENT ? n_multiprocessor : IMG_MAX_RESIDENT;
+}
+
+/* The device's multiprocessors: each has room for a workgroup of any size that the device takes. 0: it does not say. */
+static uint32_t vk_probe_multiprocessors(const struct vk_api *api, VkPhysicalDevice physical) {
+  VkPhysicalDeviceShaderSMBuiltinsPropertiesNV builtins = {
+      .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_SHADER_SM_BUILTINS_PROPERTIES_NV};
+  VkPhysicalDeviceProperties2 properties = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PROPERTIES_2,
+                                            .pNext = &builtins};
+  if (!vk_probe_extension(api, physical, VK_NV_SHADER_SM_BUILTINS_EXTENSION_NAME)) return 0;
+  api->GetPhysicalDeviceProperties2(physical, &properties);
+  return builtins.shaderSMCount;
+}
+
 /* Graphics does not matter. A device whose families that compute cannot bind sparse buffers counts as one without. */
 void vk_probe_family(const VkQueueFamilyProperties *families, uint32_t n, struct vk_gpu *gpu) {
   const VkQueueFlags both = VK_QUEUE_COMPUTE_BIT | VK_QUEUE_SPARSE_BINDING_BIT;
@@ -186,6 +205,7 @@ void vk_probe_gpu(const struct vk_api *api, VkPhysicalDevice physical, struct vk
   a.f10 = features.features;
 
   vk_probe_limits(&properties.properties, &a.p11, gpu);
+  a.resident = gpu->resident = vk_probe_resident(gpu->type, vk_probe_multiprocessors(api, physical));
   gpu->features = vk_probe_features(&a);
   gpu->sparse = a.f10.sparseBinding;
   VkQueueFamilyProperties families[32];
@@ -193,8 +213,9 @@ void vk_probe_gpu(const struct vk_api *api, VkPhysicalDevice physical, struct vk
   api->GetPhysicalDeviceQueueFamilyProperties(physical, &n_family, families);
   vk_probe_family(families, n_family, gpu);
   snprintf(gpu->driver, sizeof gpu->driver, "%s %s", p12.driverName, p12.driverInfo);
+  if (gpu->type == VK_GPU_CPU) gpu->emulated |= gpu->features & IMG_FEATURE_RESIDENT; /* one at a time is no speed */
   if (is_13) {
-    if (!p13.integerDotProduct4x8BitPackedSignedAccelerated) gpu->emulated = gpu->features & IMG_FEATURE_DOT_PRODUCT;
+    if (!p13.integerDotProduct4x8BitPackedSignedAccelerated) gpu->emulated |= gpu->features & IMG_FEATURE_DOT_PRODUCT;
     gpu->max_buffer = p13.maxBufferSize;
     gpu->min_subgroup = p13.minSubgroupSize;
     gpu->max_subgroup = p13.maxSubgroupSize;

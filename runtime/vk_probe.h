@@ -10,6 +10,9 @@ void vk_probe_gpu(const struct vk_api *api, VkPhysicalDevice physical, struct vk
 /* Chooses among n queue families: fills queue_family and timestamp_bits, and clears gpu->sparse when no family both
  * computes and binds. */
 void vk_probe_family(const VkQueueFamilyProperties *families, uint32_t n, struct vk_gpu *gpu);
+/* How many workgroups run at once on a device of a type with n_multiprocessor of what runs a workgroup each (0: not
+ * said). On a CPU driver one: no workgroup waits for another then, and no more is promised. */
+uint32_t vk_probe_resident(enum vk_gpu_type type, uint32_t n_multiprocessor);
 /* Whether the device has an extension of this name. */
 bool vk_probe_extension(const struct vk_api *api, VkPhysicalDevice physical, const char *name);
 

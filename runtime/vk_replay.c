@@ -65,8 +65,9 @@ static uint32_t vk_record_words(struct vk_recorder *r, const struct img_inst *in
     if (word->kind == IMG_WORD_LAYER_ADDRESS) value += img_table_value(t, table, row, word->column);
     if (word->kind == IMG_WORD_LAYER_IMM) value = img_table_value(t, table, row, word->column);
     uint32_t bytes = 4;
-    if (word->kind == IMG_WORD_ADDRESS || word->kind == IMG_WORD_LAYER_ADDRESS) {
-      value = r->replay->resolve(r->replay->user, r->copy, word->arena, value);
+    if (word->kind == IMG_WORD_ADDRESS || word->kind == IMG_WORD_LAYER_ADDRESS || word->kind == IMG_WORD_TABLE) {
+      uint32_t arena = word->kind == IMG_WORD_TABLE ? VK_RESIDENT_TABLE : word->arena;
+      value = r->replay->resolve(r->replay->user, r->copy, arena, value);
       bytes = 8;
     }
     memcpy(push + at, &value, bytes); /* little-endian: the low half comes first */
@@ -91,10 +92,8 @@ void vk_record_inst(void *user, const struct img_inst *inst, uint32_t table, uin
   uint8_t push[256];
   uint32_t bytes = vk_record_words(r, inst, table, row, push);
   if (bytes) api->CmdPushConstants(r->commands, r->layout, VK_SHADER_STAGE_COMPUTE_BIT, 0, bytes, push);
-  const struct img_tuning *tuning =
-      vk_tuning(&r->replay->modules->module[inst->module], r->replay->device->gpu->subgroup_size);
-  uint32_t groups = (uint32_t)(((uint64_t)inst->grid[0] + tuning->group_items - 1) / tuning->group_items);
-  api->CmdDispatch(r->commands, groups, inst->grid[1], inst->grid[2]);
+  uint64_t groups = vk_groups(&r->replay->modules->module[inst->module], r->replay->device->gpu, inst->grid[0]);
+  api->CmdDispatch(r->commands, (uint32_t)groups, inst->grid[1], inst->grid[2]);
 }
 
 void vk_record_begin(struct vk_recorder *r) {

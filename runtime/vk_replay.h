@@ -12,7 +12,9 @@
 #include "vk_device.h"
 #include "vk_pipeline.h"
 
-/* The device address of (arena, offset) for recording `copy`. */
+/* The device address of (arena, offset) for recording `copy`. Arena VK_RESIDENT_TABLE: of table number `offset` in
+ * device memory. */
+enum { VK_RESIDENT_TABLE = IMG_N_ARENA };
 typedef uint64_t vk_resolve_fn(void *user, uint32_t copy, uint32_t arena, uint64_t offset);
 
 struct vk_replay;

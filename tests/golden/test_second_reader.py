@@ -42,7 +42,7 @@ def read_modules(data):
     for i in range(n):
         code, zbytes, nbytes, name_at, tier, push, n_tuning = struct.unpack_from('<QIIIIII', data, at + 144 * i)
         assert data[code:code + 4] == b'\x28\xb5\x2f\xfd', 'a zstd frame'
-        assert code + zbytes <= len(data) and nbytes % 4 == 0 and 1 <= n_tuning <= 4 and tier < 4
+        assert code + zbytes <= len(data) and nbytes % 4 == 0 and 1 <= n_tuning <= 4 and tier < 5
         modules.append(dict(name=name(data, names + name_at), push=push))
     return modules
 
@@ -89,7 +89,13 @@ def check_template(t, template, modules, sizes):
             if kind in (2, 3):
                 assert push % 8 == 0
                 assert value + (cells[column] if kind == 3 else 0) <= sizes[arena]
-            push += 8 if kind in (2, 3) else 4
+            if kind == 5:  # a table in device memory
+                assert push % 8 == 0 and cells is None
+                n_row, n_column, first_value = t['table'][value]
+                for cell, in t['value'][first_value:first_value + n_row * n_column]:
+                    to, offset = cell >> 56, cell & (1 << 56) - 1
+                    assert to == 255 or (to in (0, 1, 2, 3, 6, 7) and offset < sizes[to])
+            push += 8 if kind in (2, 3, 5) else 4
         assert push == modules[module]['push'], modules[module]['name']
         mine = []
         for access, arena, column, _, offset, size in t['region'][first_region:first_region + n_region]:

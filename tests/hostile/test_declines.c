@@ -101,6 +101,70 @@ static void test_tiers(void **state) {
   expect(&image, (struct engine_options){.tier = "dot"}, MOE_DECLINED, PARTS("module second"));
 }
 
+/* The tier and template that are taken of `image`. */
+static void expect_taken(const struct small_image *image, const char *asked, enum img_tier tier, uint32_t index) {
+  struct moe_error err = {0};
+  assert_int_equal(small_image_write(image, path, &err), MOE_OK);
+  struct load load;
+  const struct engine_options o = {.image_path = path, .tier = asked};
+  if (load_open(&o, &load, &err)) fail_msg("--tier %s: %s", asked ? asked : "(none)", err.message);
+  assert_int_equal(load.tier, tier);
+  assert_int_equal(load.n_template, 1);
+  assert_int_equal(load.templates[0].index, index);
+  assert_int_equal(load.below, tier == IMG_TIER_RESIDENT ? load.below : tier);
+  assert_int_equal(load.plan.resident_bytes, tier == IMG_TIER_RESIDENT ? IMG_PLANE_ALIGN : 0);
+  load_close(&load);
+}
+
+/* Every size falls back by itself: to the next tier that the device has, or whose limits it keeps. */
+static void test_fallback(void **state) {
+  (void)state;
+  struct small_image image;
+  small_image_init(&image);
+  small_image_resident(&image);
+  image.template[2] = image.template[0];
+  image.template[2].tier = IMG_TIER_DOT; /* with a module of tier base: any device runs it */
+  image.templates.n_template = 3;
+  struct load load;
+  struct moe_error err = {0};
+  const struct engine_options o = {.image_path = path};
+  assert_int_equal(small_image_write(&image, path, &err), MOE_OK);
+  if (load_open(&o, &load, &err)) fail_msg("%s", err.message);
+  bool hardware = (load.gpu->features & ~load.gpu->emulated & IMG_FEATURE_RESIDENT) != 0;
+  bool has = (load.gpu->features & IMG_FEATURE_RESIDENT) != 0;
+  assert_int_equal(has, load.gpu->resident != 0);
+  load_close(&load);
+  expect_taken(&image, NULL, hardware ? IMG_TIER_RESIDENT : IMG_TIER_DOT, hardware ? 1 : 2);
+  expect_taken(&image, "dot", IMG_TIER_DOT, 2);
+  expect_taken(&image, "base", IMG_TIER_BASE, 0);
+  if (has) expect_taken(&image, "resident", IMG_TIER_RESIDENT, 1);
+  expect(&image, (struct engine_options){.tier = "khr"}, MOE_DECLINED, PARTS("no kernels of tier khr"));
+  setenv("MOERT_DENY_FEATURE", "a known number of workgroups that all run at once", 1);
+  expect_taken(&image, NULL, IMG_TIER_DOT, 2);
+  expect(&image, (struct engine_options){.tier = "resident"}, MOE_DECLINED,
+         PARTS("lacks a known number of workgroups that all run at once"));
+  unsetenv("MOERT_DENY_FEATURE");
+  image.template[2].first_inst = 6; /* now dot is what the device cannot run, and base stands in */
+  image.module[1].tier = IMG_TIER_DOT;
+  image.module[1].features = 0;
+  image.module[1].shared_bytes = 1 << 24;
+  image.templates.n_template = 3;
+  image.template[1] = image.template[0];
+  image.template[1].kind = IMG_TEMPLATE_WINDOW;
+  assert_int_equal(small_image_write(&image, path, &err), MOE_OK);
+  if (load_open(&o, &load, &err)) fail_msg("%s", err.message);
+  assert_int_equal(load.n_template, 2);
+  assert_int_equal(load.tier, IMG_TIER_BASE);
+  load_close(&load);
+  image.module[1].shared_bytes = 0;
+  image.inst[6].grid[0] = UINT32_MAX;
+  image.module[1].tuning[0].group_items = 1;
+  assert_int_equal(small_image_write(&image, path, &err), MOE_OK);
+  if (load_open(&o, &load, &err)) fail_msg("%s", err.message);
+  assert_int_equal(load.tier, IMG_TIER_BASE);
+  load_close(&load);
+}
+
 static void test_version_and_limits(void **state) {
   (void)state;
   struct small_image image;
@@ -161,9 +225,13 @@ int main(void) {
   snprintf(path, sizeof path, "/tmp/test_declines.%ld.img", (long)getpid());
   const struct CMUnitTest without[] = {cmocka_unit_test(test_no_driver)};
   const struct CMUnitTest with[] = {
-      cmocka_unit_test(test_nothing_lacks), cmocka_unit_test(test_every_feature_by_name),
-      cmocka_unit_test(test_tiers),         cmocka_unit_test(test_version_and_limits),
-      cmocka_unit_test(test_memory),        cmocka_unit_test(test_choices_that_are_none),
+      cmocka_unit_test(test_nothing_lacks),
+      cmocka_unit_test(test_every_feature_by_name),
+      cmocka_unit_test(test_tiers),
+      cmocka_unit_test(test_version_and_limits),
+      cmocka_unit_test(test_fallback),
+      cmocka_unit_test(test_memory),
+      cmocka_unit_test(test_choices_that_are_none),
       cmocka_unit_test(test_broken_module),
   };
   int failed = cmocka_run_group_tests(without, NULL, NULL);

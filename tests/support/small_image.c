@@ -48,6 +48,8 @@ static void init_modules(struct small_image *s) {
                                     .name_offset = sizeof s->modules + sizeof s->module,
                                     .name_bytes = sizeof NAMES};
   s->module[0].code_offset = s->module[1].code_offset = s->modules.name_offset + sizeof NAMES;
+  s->code = CODE;
+  s->code_zbytes = 4;
 }
 
 static void init_planes(struct small_image *s) {
@@ -133,6 +135,39 @@ void small_image_two_tiers(struct small_image *s) {
   s->templates.n_template = 2;
 }
 
+void small_image_resident(struct small_image *s) {
+  s->module[1].tier = IMG_TIER_RESIDENT;
+  s->module[1].features = IMG_FEATURE_RESIDENT;
+  s->value[2] = (uint64_t)IMG_ARENA_WEIGHTS << IMG_CELL_SHIFT | 512;
+  s->value[3] = (uint64_t)IMG_CELL_IMM << IMG_CELL_SHIFT | 7;
+  s->value[4] = (uint64_t)IMG_ARENA_ACT << IMG_CELL_SHIFT | 256;
+  s->value[5] = (uint64_t)IMG_CELL_IMM << IMG_CELL_SHIFT | 1ull << 40;
+  s->table[1] = (struct img_table){.n_row = 2, .n_column = 2, .first_value = 2};
+  s->word[7] = (struct img_word){.kind = IMG_WORD_TABLE, .value = 1};
+  s->word[8] = s->word[5];
+  s->word[9] = s->word[6];
+  s->region[5] = (struct img_region){
+      .access = IMG_ACCESS_READ, .arena = IMG_ARENA_WEIGHTS, .column = IMG_NO_COLUMN, .bytes = IMG_WHOLE_ARENA};
+  s->region[6] = (struct img_region){
+      .access = IMG_ACCESS_READ | IMG_ACCESS_WRITE, .arena = IMG_ARENA_ACT, .column = IMG_NO_COLUMN, .bytes = 1024};
+  s->inst[6] = (struct img_inst){.op = IMG_OP_DISPATCH,
+                                 .module = 1,
+                                 .grid = {1, 1, 1},
+                                 .first_word = 7,
+                                 .n_word = 3,
+                                 .first_region = 5,
+                                 .n_region = 2};
+  s->template[1] = s->template[0];
+  s->template[1].tier = IMG_TIER_RESIDENT;
+  s->template[1].first_inst = 6;
+  s->template[0].n_inst = s->template[1].n_inst = 1;
+  s->templates.n_template = s->templates.n_table = 2;
+  s->templates.n_inst = 7;
+  s->templates.n_word = 10;
+  s->templates.n_region = 7;
+  s->templates.n_value = 6;
+}
+
 static enum moe_code section(struct img_writer *w, enum img_section_kind kind, const void *const part[],
                              const size_t bytes[], size_t n, struct moe_error *err) {
   enum moe_code code = img_writer_begin(w, kind, err);
@@ -151,8 +186,8 @@ enum moe_code small_image_write(const struct small_image *s, const char *path, s
   if (code == MOE_OK) code = section(w, KIND, (const void *const[]){__VA_ARGS__}, (const size_t[])SIZES, N, err)
 #define LIST(...) {__VA_ARGS__}
   WRITE(IMG_SECTION_MANIFEST, 1, LIST(text_bytes), text);
-  WRITE(IMG_SECTION_MODULES, 4, LIST(sizeof s->modules, sizeof s->module, sizeof NAMES, 4), &s->modules, s->module,
-        NAMES, CODE);
+  WRITE(IMG_SECTION_MODULES, 4, LIST(sizeof s->modules, sizeof s->module, sizeof NAMES, s->code_zbytes), &s->modules,
+        s->module, NAMES, s->code);
   WRITE(IMG_SECTION_TEMPLATES, 9,
         LIST(sizeof s->templates, sizeof s->template, sizeof s->inst, sizeof s->body, sizeof s->word, sizeof s->region,
              sizeof s->table, sizeof s->value, sizeof NAMES),

@@ -89,6 +89,42 @@ static void test_two_tiers(void **state) {
   expect(MOE_OK, "");
 }
 
+/* A table in device memory is printed cell by cell, and its dispatch conflicts by its regions. */
+static void test_resident(void **state) {
+  (void)state;
+  struct small_image s;
+  struct moe_error err = {0};
+  struct img img;
+  struct img_view view;
+  small_image_init(&s);
+  small_image_resident(&s);
+  assert_int_equal(small_image_write(&s, path, &err), MOE_OK);
+  expect(MOE_OK, "");
+  assert_int_equal(img_open(path, &img, &err), MOE_OK);
+  assert_int_equal(img_check(&img, &view, &err), MOE_OK);
+  assert_int_equal(img_resident_table(&view.templates, &view.templates.inst[6]), 1);
+  assert_int_equal(img_resident_table(&view.templates, &view.templates.inst[0]), UINT32_MAX);
+  char *text = NULL;
+  size_t bytes = 0;
+  FILE *out = open_memstream(&text, &bytes);
+  img_print_modules(&view.modules, out);
+  img_print_templates(&view, out);
+  fclose(out);
+  assert_non_null(strstr(text, "push table:1 7 8\n        touches r:WEIGHTS rw:ACT[0,+1024]\n"));
+  assert_non_null(strstr(text, "resident table 1\n     0 WEIGHTS+512 7\n     1 ACT+256 1099511627776\n"));
+  assert_non_null(strstr(text, "template first  tier resident"));
+  free(text);
+  img_close(&img);
+  s.inst[7] = s.inst[6]; /* twice: both write ACT */
+  s.template[1].n_inst = 2;
+  s.templates.n_inst = 8;
+  assert_int_equal(small_image_write(&s, path, &err), MOE_OK);
+  expect(MOE_FAILED, "inst[6] second and inst[7] second touch arena 3 at [0, 1024) and [0, 1024) with no barrier");
+  s.region[6].access = IMG_ACCESS_READ; /* WEIGHTS never conflict */
+  assert_int_equal(small_image_write(&s, path, &err), MOE_OK);
+  expect(MOE_OK, "");
+}
+
 /* ---- one broken field each ---- */
 
 struct broken {
@@ -134,6 +170,7 @@ BROKEN(template_range, s->template[0].n_inst = 7)
 BROKEN(template_rows, s->template[0].n_row = 2)
 BROKEN(template_twice, (s->template[1] = s->template[0], s -> templates.n_template = 2))
 BROKEN(template_tier, s->module[1].tier = IMG_TIER_DOT)
+BROKEN(template_no_base, s->template[0].tier = IMG_TIER_DOT)
 BROKEN(template_count, s->templates.n_template = 257)
 BROKEN(array_range, s->templates.n_inst = 4000000000u)
 BROKEN(array_alignment, s->templates.word_offset += 4)
@@ -154,7 +191,56 @@ BROKEN(plane_name, s->plane[1].name_offset = 13)
 BROKEN(carried_count, s->planes.n_carried = 3)
 BROKEN(carried_read, s->planes.n_carried = 1)
 
+/* Of an image with a table in device memory. */
+#define BROKEN_RESIDENT(NAME, STATEMENT)                                                                               \
+  static void NAME(struct small_image *s) {                                                                            \
+    small_image_resident(s);                                                                                           \
+    STATEMENT;                                                                                                         \
+  }
+#define CELL(TAG, LOW) ((uint64_t)(TAG) << IMG_CELL_SHIFT | (LOW))
+BROKEN_RESIDENT(resident_table, s->word[7].value = 2)
+BROKEN_RESIDENT(resident_table_wide, s->word[7].value = 0x100000001)
+BROKEN_RESIDENT(resident_alignment, (s->word[8] = s->word[7], s->word[7] = s->word[9]))
+BROKEN_RESIDENT(resident_two, (s->word[8] = s->word[7], s->inst[6].n_word = 2))
+BROKEN_RESIDENT(resident_empty, s->table[1].n_column = 0)
+BROKEN_RESIDENT(resident_endless, (s->table[1].n_row = 1u << 24, s->templates.n_value = 1ull << 40))
+BROKEN_RESIDENT(resident_in_body, (s->body[0] = (struct img_body){6, 1}, s->template[1].first_inst = 2))
+BROKEN_RESIDENT(resident_and_called, s->word[7].value = 0)
+BROKEN_RESIDENT(resident_arena, s->value[2] = CELL(IMG_N_ARENA, 0))
+BROKEN_RESIDENT(resident_step, s->value[2] = CELL(IMG_ARENA_STEP, 0))
+BROKEN_RESIDENT(resident_result, s->value[2] = CELL(IMG_ARENA_RESULT, 0))
+BROKEN_RESIDENT(resident_past, s->value[4] = CELL(IMG_ARENA_ACT, 4096))
+BROKEN_RESIDENT(resident_undeclared, s->value[4] = CELL(IMG_ARENA_ACT, 1024))
+BROKEN_RESIDENT(resident_no_region, s->value[5] = CELL(IMG_ARENA_SLOT, 0))
+BROKEN_RESIDENT(resident_inside_plane, s->value[2] = CELL(IMG_ARENA_WEIGHTS, 513))
+BROKEN_RESIDENT(resident_between_planes, s->value[2] = CELL(IMG_ARENA_WEIGHTS, 256))
+BROKEN_RESIDENT(resident_carried,
+                (s->planes.n_carried = 1, s->region[0].offset = s->word[0].value = 0, s->region[0].bytes = 300))
+BROKEN_RESIDENT(resident_weights_written, s->region[5].access = 3)
+BROKEN_RESIDENT(resident_grid, s->inst[6].grid[1] = 2)
+BROKEN_RESIDENT(whole_weights_alone, (s->word[7].kind = IMG_WORD_ADDRESS, s->word[7].value = 512))
+
 static const struct broken broken[] = {
+    {"inst[6].word[0]: table 2 of 2 in device memory", resident_table},
+    {"inst[6].word[0]: table 4294967297 of 2 in device memory", resident_table_wide},
+    {"inst[6].word[1]: an address at push byte 4", resident_alignment},
+    {"inst[6]: 2 tables in device memory; allowed 1", resident_two},
+    {"inst[6]: table[1] in device memory has no cells", resident_empty},
+    {"TEMPLATES: value: 1099511627776 elements", resident_endless},
+    {"inst[6].word[0]: table 1 of 2 in device memory; allowed at the top level only", resident_in_body},
+    {"inst[6]: table[0] in device memory is also the table of inst[2], a CALL", resident_and_called},
+    {"table[1]: cell 0 is of arena 8; allowed in device memory: arenas 0 to 7 but 4 and 5, or 255", resident_arena},
+    {"table[1]: cell 0 is of arena 4", resident_step},
+    {"table[1]: cell 0 is of arena 5", resident_result},
+    {"table[1]: cell 2: offset 4096 leaves arena 3 of 4096 bytes", resident_past},
+    {"inst[6]: table[1]: cell 2: address 1024 of arena 3 is in no region of the dispatch", resident_undeclared},
+    {"inst[6]: table[1]: cell 3: address 0 of arena 6 is in no region of the dispatch", resident_no_region},
+    {"table[1]: cell 0: no plane begins at 513 of WEIGHTS", resident_inside_plane},
+    {"table[1]: cell 0: no plane begins at 256 of WEIGHTS", resident_between_planes},
+    {"table[1]: cell 0: offset 512 leaves arena 0 of 512 bytes", resident_carried},
+    {"inst[6].region[0]: writes the read-only arena 0", resident_weights_written},
+    {"inst[6].grid y 2, z 1: allowed 1", resident_grid},
+    {"inst[6].region[0]: [0, +18446744073709551615) of WEIGHTS does not lie in one plane", whole_weights_alone},
     {"inst[0].module 2, there are 2", module_index},
     {"words [0, +8) of 7", word_range},
     {"words [4294967295, +2) of 7", word_overflow},
@@ -187,6 +273,7 @@ static const struct broken broken[] = {
     {"template[0]: instructions [0, +7) of 6", template_range},
     {"template[1]: kind 1, n_row 1, tier 0 as template[0]", template_twice},
     {"inst[4].module 1 is of tier 1, its template of tier 0", template_tier},
+    {"template[0]: kind 1, n_row 1 has no template of tier 0", template_no_base},
     {"257 templates, allowed 256", template_count},
     {"template[0].n_row 2, the manifest's max_row is 1", template_rows},
     {"TEMPLATES: inst: 4000000000 elements", array_range},
@@ -435,15 +522,11 @@ static void test_derive_random(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_round_trip),
-      cmocka_unit_test(test_two_tiers),
-      cmocka_unit_test(test_broken),
-      cmocka_unit_test(test_header),
-      cmocka_unit_test(test_flips),
-      cmocka_unit_test(test_writer),
-      cmocka_unit_test(test_derive),
-      cmocka_unit_test(test_derive_random),
-      cmocka_unit_test(test_hazard_work_is_bounded),
+      cmocka_unit_test(test_round_trip),    cmocka_unit_test(test_two_tiers),
+      cmocka_unit_test(test_resident),      cmocka_unit_test(test_broken),
+      cmocka_unit_test(test_header),        cmocka_unit_test(test_flips),
+      cmocka_unit_test(test_writer),        cmocka_unit_test(test_derive),
+      cmocka_unit_test(test_derive_random), cmocka_unit_test(test_hazard_work_is_bounded),
   };
   return cmocka_run_group_tests(tests, setup, teardown);
 }

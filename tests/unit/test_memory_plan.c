@@ -43,6 +43,11 @@ static void test_default_is_all_of_it(void **state) {
   assert_int_equal(p.step_bytes, img_step_bytes(512, 4, 64));
   assert_int_equal(p.total_bytes, 100 * MIB + MIB + 257 * MIB + 10 * MIB + 2 * p.step_bytes + 2 * p.result_bytes +
                                       p.slot_bytes + p.headroom_bytes);
+  in.resident_bytes = 3 * MIB;
+  struct memory_plan resident;
+  assert_int_equal(memory_plan_make(&in, &resident, NULL), MOE_OK);
+  assert_int_equal(resident.total_bytes, p.total_bytes + 3 * MIB);
+  in.resident_bytes = 0;
   in.staged = true;
   struct memory_plan staged;
   assert_int_equal(memory_plan_make(&in, &staged, NULL), MOE_OK);
@@ -147,6 +152,61 @@ static void test_driver_limit(void **state) {
   expect_declined(in, (const char *const[]){"device a device: --ctx 1001", "up to 1000 positions", NULL});
 }
 
+/* Where resolve_cell has an arena: far apart, and cut inside WEIGHTS. */
+static uint64_t resolve_cell(void *user, uint32_t copy, uint32_t arena, uint64_t offset) {
+  assert_int_equal(copy, 0);
+  if (arena == IMG_ARENA_WEIGHTS) return arenas_address(user, copy, arena, offset);
+  return (arena + 1) * 0x1000000000ull + offset;
+}
+
+/* Tables of taken templates are placed once and filled: addresses where each arena, and each slab, is; numbers as they
+ * are. */
+static void test_tables_in_device_memory(void **state) {
+  (void)state;
+#define CELL(TAG, LOW) ((uint64_t)(TAG) << IMG_CELL_SHIFT | (LOW))
+  const uint64_t value[] = {CELL(IMG_CELL_IMM, 1),
+                            CELL(IMG_ARENA_WEIGHTS, 0),
+                            CELL(IMG_ARENA_WEIGHTS, 512),
+                            CELL(IMG_ARENA_ACT, 256),
+                            CELL(IMG_ARENA_STATE, 64),
+                            CELL(IMG_ARENA_TABLES, 8),
+                            CELL(IMG_CELL_IMM, (1ull << 56) - 1)};
+  const struct img_table table[] = {{40, 1, 0}, {2, 3, 1}, {1, 1, 0}, {1, 1, 3}};
+  const struct img_word word[] = {{.kind = IMG_WORD_IMM, .value = 2},
+                                  {.kind = IMG_WORD_TABLE, .value = 1},
+                                  {.kind = IMG_WORD_TABLE, .value = 3},
+                                  {.kind = IMG_WORD_TABLE, .value = 2}};
+  struct img_inst inst[4] = {{.op = IMG_OP_DISPATCH, .first_word = 0, .n_word = 2},
+                             {.op = IMG_OP_BARRIER},
+                             {.op = IMG_OP_DISPATCH, .first_word = 2, .n_word = 1},
+                             {.op = IMG_OP_DISPATCH, .first_word = 3, .n_word = 1}};
+  const struct img_template template[] = {{.n_inst = 3}, {.first_inst = 3, .n_inst = 1}, {.n_inst = 1}};
+  const struct img_templates_view view = {
+      .template = template, .inst = inst, .word = word, .table = table, .value = value, .n_table = 4};
+  const struct step_template taken[] = {{.index = 0}, {.index = 2}};
+  struct resident r;
+  assert_int_equal(resident_place(&view, taken, 2, &r, NULL), MOE_OK);
+  assert_int_equal(r.bytes, 512); /* template 1, which has table 2, is not taken */
+  assert_int_equal(r.offset[0], RESIDENT_NOWHERE);
+  assert_int_equal(r.offset[1], 0);
+  assert_int_equal(r.offset[2], RESIDENT_NOWHERE);
+  assert_int_equal(r.offset[3], 256);
+  struct arena_slab slab[2] = {{.first = 0, .bytes = 512, .address = 0x7000},
+                               {.first = 512, .bytes = 512, .address = 0x9000}};
+  struct arenas arenas = {.slab = slab, .n_slab = 2};
+  uint64_t out[64];
+  memset(out, 0xaa, sizeof out);
+  resident_fill(&r, &view, resolve_cell, &arenas, (uint8_t *)out);
+  static const uint64_t expected[] = {0x7000, 0x9000, 0x4000000100, 0x3000000040, 0x2000000008, (1ull << 56) - 1};
+  assert_memory_equal(out, expected, sizeof expected);
+  for (uint32_t i = 6; i < 32; i++) assert_int_equal(out[i], 0);
+  assert_int_equal(out[32], 0x4000000100);
+  resident_deinit(&r);
+  assert_int_equal(resident_place(&view, taken, 0, &r, NULL), MOE_OK);
+  assert_int_equal(r.bytes, 0);
+  resident_deinit(&r);
+}
+
 static void test_slabs_are_cut_at_planes(void **state) {
   (void)state;
   struct img_plane plane[5] = {{.offset = 0, .bytes = 250},
@@ -194,6 +254,7 @@ int main(void) {
       cmocka_unit_test(test_bounds),
       cmocka_unit_test(test_driver_limit),
       cmocka_unit_test(test_slabs_are_cut_at_planes),
+      cmocka_unit_test(test_tables_in_device_memory),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -72,7 +72,7 @@ static void test_errors_say_what_is_wrong(void **state) {
       {{"m.img", "--port", "12x"}, {"'12x' is not a whole number"}},
       {{"m.img", "--temp", "-1"}, {"-1", "0 to 100"}},
       {{"m.img", "--temp", "nan"}, {"not a number"}},
-      {{"m.img", "--tier", "fast"}, {"'fast'", "base|dot|khr|nv"}},
+      {{"m.img", "--tier", "fast"}, {"'fast'", "base|dot|khr|nv|resident"}},
       {{"m.img", "--tier", "bas"}, {"'bas'"}},
       {{"m.img", "second"}, {"unexpected argument 'second'", "usage: moert MODEL.img"}},
       {{NULL}, {"missing argument", "MODEL.img"}},

@@ -1,6 +1,8 @@
 /* Choices that depend on hardware which a test machine rarely has: memory types when the first choice is full, queue
  * families that compute but cannot bind sparse buffers. The driver is a few functions of this file. */
+#include "img_enums.h"
 #include "vk_internal.h"
+#include "vk_pipeline.h"
 #include "vk_probe.h"
 
 #include <setjmp.h>
@@ -35,6 +37,27 @@ static void test_families(void **state) {
   expect_family((VkQueueFlags[]){graphics | bind, compute}, 2, true, 1, false); /* binds, but not where it computes */
   expect_family((VkQueueFlags[]){graphics | bind}, 1, true, VK_GPU_NO_QUEUE, false);
   expect_family(NULL, 0, true, VK_GPU_NO_QUEUE, false);
+}
+
+static void test_resident_workgroups(void **state) {
+  (void)state;
+  assert_int_equal(vk_probe_resident(VK_GPU_DISCRETE, 132), 132);
+  assert_int_equal(vk_probe_resident(VK_GPU_DISCRETE, 0), 0); /* not said: nothing is promised */
+  assert_int_equal(vk_probe_resident(VK_GPU_DISCRETE, 5000), IMG_MAX_RESIDENT);
+  assert_int_equal(vk_probe_resident(VK_GPU_CPU, 0), 1);
+  assert_int_equal(vk_probe_resident(VK_GPU_CPU, 132), 1);
+}
+
+/* A module that needs resident workgroups has the device's number of them, whatever its grid. */
+static void test_groups(void **state) {
+  (void)state;
+  const struct vk_gpu gpu = {.subgroup_size = 32, .resident = 132};
+  struct img_module module = {
+      .n_tuning = 2, .tuning = {{.min_subgroup = 1, .group_items = 4}, {.min_subgroup = 32, .group_items = 10}}};
+  assert_int_equal(vk_groups(&module, &gpu, 101), 11);
+  assert_int_equal(vk_groups(&module, &gpu, UINT32_MAX), 429496730);
+  module.features = IMG_FEATURE_RESIDENT | IMG_FEATURE_BDA;
+  assert_int_equal(vk_groups(&module, &gpu, 101), 132);
 }
 
 /* ---- memory types ---- */
@@ -141,6 +164,7 @@ static void test_full_window(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_families), cmocka_unit_test(test_full_window)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_families), cmocka_unit_test(test_resident_workgroups),
+                                     cmocka_unit_test(test_groups), cmocka_unit_test(test_full_window)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
