@@ -8,6 +8,9 @@
 /* The arrays of the section while they grow. */
 struct emit_lists {
   struct emit_bytes template, inst, body, word, region, table, value, name;
+  /* The templates' tables in device memory, which stand behind those of bodies: words TABLE and first_value count from
+   * the first of them until emit_residents. */
+  struct emit_bytes resident, resident_value;
 };
 
 /* A layer body of the template at hand. */
@@ -20,7 +23,9 @@ struct emit_body {
 
 struct emit_context {
   const struct plan *plan;
+  const struct plan_template *template;
   const uint32_t *of_op; /* of this template's dispatches */
+  uint32_t resident;     /* of lists->resident: this template's table */
   struct emit_lists *lists;
   struct emit_body *body; /* of this template */
   uint32_t n_body, body_capacity;
@@ -51,6 +56,10 @@ static const enum img_arena emit_arena[] = {
     [PLAN_TABLE] = IMG_ARENA_TABLES,        [PLAN_STATE] = IMG_ARENA_STATE,   [PLAN_STEP] = IMG_ARENA_STEP,
     [PLAN_RECURRENT] = IMG_ARENA_RECURRENT, [PLAN_RESULT] = IMG_ARENA_RESULT, [PLAN_SLOT] = IMG_ARENA_SLOT};
 
+static bool emit_is_address(enum plan_operand_kind kind) {
+  return kind != PLAN_UNUSED && kind != PLAN_IMM;
+}
+
 /* Where an operand is in its arena. */
 static uint64_t emit_offset(const struct plan *plan, const struct plan_operand *o) {
   if (o->kind == PLAN_PLANE) return plan->plane[o->index].offset;
@@ -59,11 +68,39 @@ static uint64_t emit_offset(const struct plan *plan, const struct plan_operand *
   return o->offset;
 }
 
+/* The word of the template's table in device memory, and a region of every arena that its cells have addresses in. */
+static enum moe_code emit_resident_field(const struct emit_context *c, struct emit_run *run) {
+  const struct plan_resident *table = &c->template->resident;
+  if (!table->cell || run->in_body)
+    return moe_fail(c->err, MOE_FAILED, "a dispatch %s",
+                    table->cell ? "of a layer reads the table in device memory"
+                                : "reads a table that its template does not have");
+  const struct img_word word = {.kind = IMG_WORD_TABLE, .value = c->resident};
+  emit_bytes_append(&run->word, &word, sizeof word);
+  bool in[IMG_N_ARENA] = {false};
+  for (uint64_t i = 0; i < (uint64_t)table->n_row * table->n_column; i++)
+    if (emit_is_address(table->cell[i].kind)) in[emit_arena[table->cell[i].kind]] = true;
+  for (uint32_t arena = 0; arena < IMG_N_ARENA; arena++) {
+    if (!in[arena]) continue;
+    const struct img_region region = {.access = arena <= IMG_ARENA_TABLES ? IMG_ACCESS_READ
+                                                                          : IMG_ACCESS_READ | IMG_ACCESS_WRITE,
+                                      .arena = (uint8_t)arena,
+                                      .column = IMG_NO_COLUMN,
+                                      .bytes = arena == IMG_ARENA_RECURRENT ? c->plan->block_bytes : IMG_WHOLE_ARENA};
+    emit_bytes_append(&run->region, &region, sizeof region);
+  }
+  return MOE_OK;
+}
+
 /* One push field: its address word, and its region unless the kernel does not use it. */
 static enum moe_code emit_field(const struct emit_context *c, const struct plan_op *op, uint32_t field,
                                 struct emit_run *run) {
   const struct kernel_push_info *push = &kernel_get(op->request.kernel)->push[field];
   const struct plan_operand *o = &op->operand[field];
+  if (o->kind == PLAN_RESIDENT_TABLE) return emit_resident_field(c, run);
+  if (o->kind == PLAN_IMM)
+    return moe_fail(c->err, MOE_FAILED, "kernel %s: field %s takes an address", kernel_get(op->request.kernel)->name,
+                    push->name);
   enum img_arena arena = emit_arena[o->kind];
   bool layered = run->in_body && (o->kind == PLAN_PLANE || o->kind == PLAN_STATE || o->kind == PLAN_RECURRENT);
   uint64_t offset = emit_offset(c->plan, o), extent = 0;
@@ -196,6 +233,39 @@ static enum moe_code emit_layer(struct emit_context *c, const struct emit_run *l
 
 /* ---- Templates ---- */
 
+/* This template's table in device memory. */
+static void emit_resident(struct emit_context *c) {
+  const struct plan_resident *r = &c->template->resident;
+  if (!r->cell) return;
+  struct emit_lists *l = c->lists;
+  c->resident = emit_count(&l->resident, sizeof(struct img_table));
+  const struct img_table table = {r->n_row, r->n_column, l->resident_value.n / sizeof(uint64_t)};
+  emit_bytes_append(&l->resident, &table, sizeof table);
+  for (uint64_t i = 0; i < (uint64_t)r->n_row * r->n_column; i++) {
+    const struct plan_operand *o = &r->cell[i];
+    uint64_t tag = emit_is_address(o->kind) ? emit_arena[o->kind] : IMG_CELL_IMM;
+    uint64_t cell = tag << IMG_CELL_SHIFT | (o->kind == PLAN_UNUSED ? 0 : emit_offset(c->plan, o));
+    emit_bytes_append(&l->resident_value, &cell, sizeof cell);
+  }
+}
+
+/* Moves the tables in device memory behind those of bodies. */
+static void emit_residents(struct emit_lists *l) {
+  uint32_t n_table = emit_count(&l->table, sizeof(struct img_table));
+  uint64_t n_value = l->value.n / sizeof(uint64_t);
+  for (uint32_t i = 0; i < emit_count(&l->word, sizeof(struct img_word)); i++) {
+    struct img_word *word = (struct img_word *)(void *)l->word.data + i;
+    if (word->kind == IMG_WORD_TABLE) word->value += n_table;
+  }
+  for (uint32_t i = 0; i < emit_count(&l->resident, sizeof(struct img_table)); i++) {
+    struct img_table table;
+    memcpy(&table, l->resident.data + i * sizeof table, sizeof table);
+    table.first_value += n_value;
+    emit_bytes_append(&l->table, &table, sizeof table);
+  }
+  emit_bytes_append(&l->value, l->resident_value.data, l->resident_value.n);
+}
+
 /* The tables of this template's bodies: table i belongs to body i. */
 static void emit_tables(struct emit_context *c) {
   struct emit_lists *l = c->lists;
@@ -213,6 +283,7 @@ static void emit_tables(struct emit_context *c) {
 static enum moe_code emit_template(struct emit_context *c, const struct plan_template *t) {
   struct emit_run top = {.in_body = false};
   enum moe_code code = MOE_OK;
+  emit_resident(c);
   for (uint32_t i = 0; i < t->n_op && !code;) {
     if (t->op[i].layer == IR_NO_LAYER) {
       code = emit_dispatch(c, &t->op[i], c->of_op[i], &top);
@@ -316,11 +387,13 @@ enum moe_code emit_templates(struct emit_bytes *section, const struct plan *plan
   enum moe_code code = MOE_OK;
   const uint32_t *of_op = modules->of_op;
   for (uint32_t i = 0; i < plan->n_template && !code; i++) {
-    struct emit_context c = {.plan = plan, .of_op = of_op, .lists = &l, .err = err};
+    struct emit_context c = {.plan = plan, .template = &plan->template[i], .of_op = of_op, .lists = &l, .err = err};
     code = emit_template(&c, &plan->template[i]);
     of_op += plan->template[i].n_op;
   }
-  struct emit_bytes *const lists[] = {&l.template, &l.inst, &l.body, &l.word, &l.region, &l.table, &l.value, &l.name};
+  struct emit_bytes *const lists[] = {&l.template, &l.inst,  &l.body, &l.word,     &l.region,
+                                      &l.table,    &l.value, &l.name, &l.resident, &l.resident_value};
+  if (!code) emit_residents(&l);
   for (size_t i = 0; i < sizeof lists / sizeof *lists; i++)
     if (!code) code = emit_bytes_check(lists[i], "the section TEMPLATES", err);
   if (!code) code = emit_finish(section, &l, plan, modules, err);

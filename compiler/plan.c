@@ -1,6 +1,7 @@
 #include "plan.h"
 
 #include "codebooks.h"
+#include "img_check.h"
 #include "img_print.h"
 
 #include <stdlib.h>
@@ -72,8 +73,13 @@ enum moe_code plan_init(struct plan *plan, const struct ir_graph *graph, bool kv
   return plan_make_tables(plan, err);
 }
 
+static void plan_template_deinit(struct plan_template *t) {
+  free(t->op);
+  free(t->resident.cell);
+}
+
 void plan_deinit(struct plan *plan) {
-  for (uint32_t i = 0; i < plan->n_template; i++) free(plan->template[i].op);
+  for (uint32_t i = 0; i < plan->n_template; i++) plan_template_deinit(&plan->template[i]);
   free(plan->plane);
   free(plan->table);
   free(plan->rope_table);
@@ -149,17 +155,55 @@ enum moe_code plan_add_op(struct plan_template *t, const struct plan_op *op, str
   return MOE_OK;
 }
 
+/* What a cell may be: what has one address, or a number. */
+static bool plan_is_cell(const struct plan_operand *o) {
+  if (o->kind == PLAN_IMM) return o->offset < 1ull << IMG_CELL_SHIFT;
+  return o->kind != PLAN_STEP && o->kind != PLAN_RESULT && o->kind != PLAN_RESIDENT_TABLE;
+}
+
+enum moe_code plan_add_resident(struct plan_template *t, uint32_t n_row, uint32_t n_column,
+                                const struct plan_operand *cells, struct plan_operand *operand, struct moe_error *err) {
+  uint64_t n = (uint64_t)n_row * n_column;
+  if (t->resident.cell) return moe_fail(err, MOE_FAILED, "a template's second table in device memory; allowed: one");
+  if (n == 0 || n > IMG_MAX_TABLE_WORK / 2)
+    return moe_fail(err, MOE_FAILED, "a table of %u x %u cells in device memory; allowed: 1 to %u cells", n_row,
+                    n_column, IMG_MAX_TABLE_WORK / 2);
+  for (uint64_t i = 0; i < n; i++)
+    if (!plan_is_cell(&cells[i]))
+      return moe_fail(err, MOE_FAILED,
+                      "a table in device memory: row %u, column %u is of kind %d, offset %llu; allowed: what has one "
+                      "address, or a number below 2^%d",
+                      (uint32_t)(i / n_column), (uint32_t)(i % n_column), (int)cells[i].kind,
+                      (unsigned long long)cells[i].offset, IMG_CELL_SHIFT);
+  t->resident.cell = malloc(n * sizeof *cells);
+  if (!t->resident.cell) return moe_fail(err, MOE_FAILED, "out of memory: a table of %u x %u cells", n_row, n_column);
+  memcpy(t->resident.cell, cells, n * sizeof *cells);
+  t->resident.n_row = n_row;
+  t->resident.n_column = n_column;
+  *operand = (struct plan_operand){.kind = PLAN_RESIDENT_TABLE};
+  return MOE_OK;
+}
+
+static bool plan_same_operand(const struct plan_operand *a, const struct plan_operand *b) {
+  return a->kind == b->kind && a->index == b->index && a->offset == b->offset;
+}
+
 static bool plan_same_op(const struct plan_op *a, const struct plan_op *b) {
   if (a->role != b->role || a->layer != b->layer || !shadergen_same_request(&a->request, &b->request)) return false;
-  for (uint32_t i = 0; i < kernel_get(a->request.kernel)->n_push; i++) {
-    const struct plan_operand *x = &a->operand[i], *y = &b->operand[i];
-    if (x->kind != y->kind || x->index != y->index || x->offset != y->offset) return false;
-  }
+  for (uint32_t i = 0; i < kernel_get(a->request.kernel)->n_push; i++)
+    if (!plan_same_operand(&a->operand[i], &b->operand[i])) return false;
+  return true;
+}
+
+static bool plan_same_resident(const struct plan_resident *a, const struct plan_resident *b) {
+  if (a->n_row != b->n_row || a->n_column != b->n_column) return false;
+  for (uint64_t i = 0; i < (uint64_t)a->n_row * a->n_column; i++)
+    if (!plan_same_operand(&a->cell[i], &b->cell[i])) return false;
   return true;
 }
 
 static bool plan_same_template(const struct plan_template *a, const struct plan_template *b) {
-  if (a->n_select != b->n_select || a->n_op != b->n_op) return false;
+  if (a->n_select != b->n_select || a->n_op != b->n_op || !plan_same_resident(&a->resident, &b->resident)) return false;
   for (uint32_t i = 0; i < a->n_op; i++)
     if (!plan_same_op(&a->op[i], &b->op[i])) return false;
   return true;
@@ -172,7 +216,7 @@ void plan_drop_equal(struct plan *plan) {
     if (t->kind == last->kind && t->n_row == last->n_row && t->tier < last->tier && (!below || t->tier > below->tier))
       below = t;
   if (!below || !plan_same_template(below, last)) return;
-  free(last->op);
+  plan_template_deinit(last);
   plan->n_template--;
 }
 
@@ -202,6 +246,7 @@ void plan_print(const struct plan *plan, FILE *out) {
     fprintf(out, "%s(%u), tier %s: %u dispatches, %llu bytes of ACT\n",
             t->kind == IMG_TEMPLATE_TOKEN ? "token" : "window", t->n_row, img_tier_name(t->tier), t->n_op,
             (unsigned long long)t->act_bytes);
+    if (t->resident.cell) fprintf(out, "  table of %u x %u cells\n", t->resident.n_row, t->resident.n_column);
     for (uint32_t k = 0; k < t->n_op; k++) plan_print_op(plan, &t->op[k], out);
   }
 }

@@ -25,6 +25,8 @@ enum plan_operand_kind {
   PLAN_STEP,
   PLAN_RESULT,
   PLAN_SLOT,
+  PLAN_RESIDENT_TABLE, /* the template's table in device memory: plan_add_resident */
+  PLAN_IMM,            /* in a cell of that table only: offset is a number below 2^56 */
 };
 
 struct plan_operand {
@@ -49,6 +51,13 @@ struct plan_op {
   struct plan_operand operand[KERNEL_MAX_PUSH];
 };
 
+/* A template's table in device memory: kernels find there the address that each operand stands for, or its number; 0
+ * for PLAN_UNUSED. */
+struct plan_resident {
+  uint32_t n_row, n_column;
+  struct plan_operand *cell; /* [n_row][n_column]; NULL: the template has no table */
+};
+
 struct plan_template {
   enum img_tier tier; /* its kernels are of this tier or lower ones */
   enum img_template_kind kind;
@@ -56,6 +65,7 @@ struct plan_template {
   struct plan_op *op; /* layers' dispatches stand together, in order */
   uint32_t n_op, capacity;
   uint64_t act_bytes; /* what this template needs of ACT */
+  struct plan_resident resident;
 };
 
 struct plan {
@@ -101,6 +111,14 @@ enum moe_code plan_add_carried(struct plan *plan, struct moe_error *err);
 
 /* Appends a copy of *op. */
 enum moe_code plan_add_op(struct plan_template *t, const struct plan_op *op, struct moe_error *err);
+
+/* Gives a template its table in device memory, of n_row x n_column cells; it has at most one. cells: copied; a plane, a
+ * state (its offset in a page), a recurrent state, a place in ACT, TABLES or SLOT, PLAN_IMM or PLAN_UNUSED: not STEP or
+ * RESULT, which exist twice. operand: for the push field (ACCESS R, BYTES 0) of a dispatch outside the layers. Such a
+ * dispatch may read all of WEIGHTS and TABLES, and read and write all of STATE, ACT, SLOT and of recurrent blocks, as
+ * far as cells have addresses there. Errors: MOE_FAILED (a second table, another kind of cell, a number too large). */
+enum moe_code plan_add_resident(struct plan_template *t, uint32_t n_row, uint32_t n_column,
+                                const struct plan_operand *cells, struct plan_operand *operand, struct moe_error *err);
 
 /* Drops the last template when a device of its tier would take an equal one anyway: that of the highest tier below it
  * among those of its kind and rows (FORMAT.md, Tiers). Planes that it added stay. */

@@ -34,6 +34,11 @@ void kernel_case_init(struct kernel_case *c, enum kernel_id kernel) {
   c->device = kernel_case_device();
   c->info = kernel_get(kernel);
   c->request.kernel = kernel;
+  c->n_resident = 1;
+}
+
+void kernel_case_resident(struct kernel_case *c, uint32_t n) {
+  c->n_resident = n;
 }
 
 void kernel_case_deinit(struct kernel_case *c) {
@@ -86,6 +91,7 @@ void *kernel_case_data(struct kernel_case *c, const char *field) {
 static struct {
   struct shadergen_request request;
   struct vkh_kernel kernel;
+  uint32_t n_resident;
   bool made;
 } last;
 
@@ -104,9 +110,10 @@ static void close_device(void) {
 static const struct vkh_kernel *make_kernel(struct kernel_case *c) {
   struct moe_error err = {0};
   struct shadergen_module module;
-  if (last.made && same_request(&last.request, &c->request)) return &last.kernel;
+  if (last.made && last.n_resident == c->n_resident && same_request(&last.request, &c->request)) return &last.kernel;
   check(shadergen_compile(&c->request, &module, &err), &err);
   if (last.made) vkh_kernel_deinit(c->device, &last.kernel);
+  c->device->n_resident = last.n_resident = c->n_resident;
   vkh_kernel_init(c->device, &module, &last.kernel);
   shadergen_module_deinit(&module);
   last.request = c->request;

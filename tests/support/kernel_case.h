@@ -15,6 +15,7 @@ struct kernel_case {
   struct shadergen_request request;
   struct vkh_buffer buffer[KERNEL_MAX_PUSH];
   bool bound[KERNEL_MAX_PUSH];
+  uint32_t n_resident;
 };
 
 /* The process's device, opened on first use; fails the test when there is none. */
@@ -24,6 +25,9 @@ void kernel_case_init(struct kernel_case *c, enum kernel_id kernel);
 void kernel_case_deinit(struct kernel_case *c);
 /* Sets a parameter. */
 void kernel_case_param(struct kernel_case *c, const char *name, double value);
+/* Runs it on n workgroups, all of which the device must run at once: for kernels that need IMG_FEATURE_RESIDENT (EXTRA
+ * is n). Until it is called: 1, which a CPU driver takes at most. */
+void kernel_case_resident(struct kernel_case *c, uint32_t n);
 /* Gives a push field its buffer: `bytes` bytes copied from data, or poison when data is NULL. bytes 0: what
  * shadergen_extent says; then all parameters must be set. Returns the buffer's contents. */
 void *kernel_case_bind(struct kernel_case *c, const char *field, const void *data, uint64_t bytes);

@@ -1,6 +1,8 @@
 /* vk_harness.c: see vk_harness.h. A Vulkan call that fails ends the program: in a test nothing can be done about it. */
 #include "vk_harness.h"
 
+#include "img_enums.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -107,6 +109,7 @@ static enum moe_code create_device(struct vkh_device *d, struct moe_error *err) 
 
 enum moe_code vkh_open(struct vkh_device *d, struct moe_error *err) {
   memset(d, 0, sizeof *d);
+  d->n_resident = 1;
   enum moe_code code = create_instance(d, err);
   if (code) return code;
   find_limits(d);
@@ -203,6 +206,7 @@ void vkh_kernel_init(struct vkh_device *d, const struct shadergen_module *module
     values[i] = i == IMG_SPEC_SUBGROUP ? d->subgroup : tuning->spec[i];
     entries[i] = (VkSpecializationMapEntry){.constantID = i, .offset = 4 * i, .size = 4};
   }
+  if (module->features & IMG_FEATURE_RESIDENT) k->n_group = values[IMG_SPEC_EXTRA] = d->n_resident;
   const VkSpecializationInfo specialization = {
       .mapEntryCount = IMG_N_SPEC, .pMapEntries = entries, .dataSize = sizeof values, .pData = values};
   const VkComputePipelineCreateInfo info = {.sType = VK_STRUCTURE_TYPE_COMPUTE_PIPELINE_CREATE_INFO,
@@ -234,7 +238,8 @@ static void record(struct vkh_device *d, const struct vkh_dispatch *dispatch, ui
     const struct vkh_kernel *k = it->kernel;
     vkCmdBindPipeline(d->commands, VK_PIPELINE_BIND_POINT_COMPUTE, k->pipeline);
     vkCmdPushConstants(d->commands, k->layout, VK_SHADER_STAGE_COMPUTE_BIT, 0, k->push_bytes, it->push);
-    vkCmdDispatch(d->commands, (it->grid[0] + k->group_items - 1) / k->group_items, it->grid[1], it->grid[2]);
+    uint32_t n_group = k->n_group ? k->n_group : (it->grid[0] + k->group_items - 1) / k->group_items;
+    vkCmdDispatch(d->commands, n_group, it->grid[1], it->grid[2]);
     vkCmdPipelineBarrier(d->commands, VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT,
                          VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT | VK_PIPELINE_STAGE_HOST_BIT, 0, 1, &all, 0, NULL, 0,
                          NULL);

@@ -24,6 +24,7 @@ struct vkh_device {
   VkCommandBuffer commands;
   VkFence fence;
   uint32_t family, memory_type, subgroup;
+  uint32_t n_resident; /* workgroups of kernels that need IMG_FEATURE_RESIDENT; 1 at first, a test sets it */
   char name[256];
 };
 
@@ -40,6 +41,7 @@ struct vkh_kernel {
   VkPipelineLayout layout;
   VkPipeline pipeline;
   uint32_t push_bytes, group_items;
+  uint32_t n_group; /* workgroups, whatever the grid; 0: as the grid says */
 };
 
 /* Opens the device. Errors: MOE_FAILED with a message that says what to install or what the device lacks. */
@@ -54,7 +56,8 @@ void vkh_buffer_poison(struct vkh_buffer *b);
 /* Whether both guard zones are untouched. */
 bool vkh_buffer_intact(const struct vkh_buffer *b);
 
-/* The module's pipeline with the tuning row of this device. */
+/* The module's pipeline with the tuning row of this device, and for d->n_resident workgroups when it asks for resident
+ * ones. */
 void vkh_kernel_init(struct vkh_device *d, const struct shadergen_module *module, struct vkh_kernel *k);
 void vkh_kernel_deinit(struct vkh_device *d, struct vkh_kernel *k);
 

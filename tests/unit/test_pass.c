@@ -1,7 +1,8 @@
 /* test_pass.c: families, shape rules, and the lowering of the embedded model: what every dispatch reads was written
  * before, layers are alike, and what no kernel covers is declined by name. */
-#include "emit_bytes.h"
+#include "emit_templates.h"
 #include "family.h"
+#include "img_check.h"
 #include "parallel.h"
 #include "pass.h"
 
@@ -246,6 +247,127 @@ static void test_equal_templates_are_dropped(void **state) {
   model_close(&m);
 }
 
+/* Adds a template of one dispatch, an embedding: `weight` is its push field of that name. */
+static struct plan_template *add_embedding(struct plan *plan, enum img_tier tier, struct plan_operand weight,
+                                           int layer) {
+  struct moe_error err = {0};
+  struct plan_template *t = &plan->template[plan->n_template++];
+  *t = (struct plan_template){.tier = tier, .kind = IMG_TEMPLATE_TOKEN, .n_row = 1, .n_select = 1, .act_bytes = 1024};
+  const struct plan_op op = {
+      .role = IMG_ROLE_EMBED,
+      .layer = layer,
+      .request = {.kernel = KERNEL_EMBED,
+                  .n_param = 5,
+                  .param = {{"FMT", 0}, {"D_MODEL", 256}, {"N_VOCAB", 4}, {"N_ROW", 1}, {"MAX_ROW", 1}}},
+      .operand = {weight, {PLAN_STEP, 0, 0}, {PLAN_SLOT, 0, 0}, {PLAN_ACT, 0, 0}}};
+  if (plan_add_op(t, &op, &err)) fail_msg("%s", err.message);
+  return t;
+}
+
+/* The section TEMPLATES of a plan; MOE_OK: view is of it. */
+static enum moe_code emit_section_of(const struct plan *plan, struct emit_bytes *section,
+                                     struct img_templates_view *view, struct moe_error *err) {
+  const uint64_t limits[IMG_N_ARENA] = {1ull << 40, 1ull << 40, 1ull << 40, 1024,
+                                        1ull << 40, 1ull << 40, 1ull << 40, 1024};
+  struct emit_modules modules;
+  struct parallel *pool;
+  assert_int_equal(parallel_create(1, &pool, err), MOE_OK);
+  enum moe_code code = emit_modules_make(&modules, plan, 1, pool, err);
+  parallel_destroy(pool);
+  if (code) fail_msg("%s", err->message);
+  code = emit_templates(section, plan, &modules, err);
+  struct img_modules_view m;
+  if (!code) code = img_check_modules(modules.section.data, modules.section.n, &m, err);
+  if (!code) code = img_check_templates(section->data, section->n, &m, limits, NULL, view, err);
+  emit_modules_deinit(&modules);
+  return code;
+}
+
+/* A template's table in device memory: its cells, its word, and a region of each arena that it leads to. */
+static void test_table_in_device_memory(void **state) {
+  (void)state;
+  struct model m;
+  model_open(&m);
+  struct plan plan;
+  struct moe_error err = {0};
+  struct plan_operand planes[2], table;
+  assert_int_equal(plan_init(&plan, &m.graph, false, 1, &err), MOE_OK);
+  for (int i = 0; i < 2; i++)
+    assert_int_equal(plan_add_plane(&plan, gguf_find_tensor(m.gguf, i ? "blk.0.attn_q.weight" : "token_embd.weight"),
+                                    false, &planes[i], &err),
+                     MOE_OK);
+  const struct plan_operand cells[6] = {planes[1],           {PLAN_ACT, 0, 256},         {PLAN_STATE, 2, 0},
+                                        {PLAN_UNUSED, 0, 0}, {PLAN_IMM, 0, 77ull << 40}, {PLAN_TABLE, 0, 8}};
+  add_embedding(&plan, IMG_TIER_BASE, planes[0], 0);
+  struct plan_template *t = add_embedding(&plan, IMG_TIER_RESIDENT, planes[0], IR_NO_LAYER);
+  assert_int_equal(plan_add_resident(t, 3, 2, cells, &table, &err), MOE_OK);
+  t->op[0].operand[0] = table;
+  assert_int_equal(plan_add_resident(t, 3, 2, cells, &table, &err), MOE_FAILED);
+  assert_non_null(strstr(err.message, "second table"));
+  struct emit_bytes section = {0};
+  struct img_templates_view v;
+  err = (struct moe_error){0};
+  if (emit_section_of(&plan, &section, &v, &err)) fail_msg("%s", err.message);
+  const struct img_inst *inst = &v.inst[v.template[1].first_inst];
+  assert_int_equal(img_resident_table(&v, inst), 1); /* behind the body's, which has the embedding's plane */
+  assert_int_equal(v.n_table, 2);
+  assert_int_equal(img_table_value(&v, 0, 0, 0), plan.plane[planes[0].index].offset);
+  const uint64_t imm = (uint64_t)IMG_CELL_IMM << IMG_CELL_SHIFT;
+  const uint64_t expected[6] = {plan.plane[planes[1].index].offset,
+                                (uint64_t)IMG_ARENA_ACT << IMG_CELL_SHIFT | 256,
+                                (uint64_t)IMG_ARENA_STATE << IMG_CELL_SHIFT | plan.state_offset[2],
+                                imm,
+                                imm | 77ull << 40,
+                                (uint64_t)IMG_ARENA_TABLES << IMG_CELL_SHIFT | 8};
+  assert_int_equal(v.table[1].n_row, 3);
+  for (uint32_t i = 0; i < 6; i++) assert_true(img_table_value(&v, 1, i / 2, i % 2) == expected[i]);
+  static const uint8_t regions[][2] = {
+      {IMG_ARENA_WEIGHTS, 1}, {IMG_ARENA_TABLES, 1}, {IMG_ARENA_STATE, 3}, {IMG_ARENA_ACT, 3}};
+  for (uint32_t i = 0; i < 4; i++) {
+    const struct img_region *r = &v.region[inst->first_region + i];
+    assert_int_equal(r->arena, regions[i][0]);
+    assert_int_equal(r->access, regions[i][1]);
+    assert_true(r->bytes == IMG_WHOLE_ARENA && r->column == IMG_NO_COLUMN);
+  }
+  emit_bytes_deinit(&section);
+  t->op[0].layer = 0; /* a body has a table of its own */
+  assert_int_equal(emit_section_of(&plan, &section, &v, &err), MOE_FAILED);
+  assert_non_null(strstr(err.message, "a dispatch of a layer reads the table in device memory"));
+  emit_bytes_deinit(&section);
+  plan_deinit(&plan);
+  model_close(&m);
+}
+
+/* What a table in device memory cannot hold; and templates that differ only in theirs are not equal. */
+static void test_cells(void **state) {
+  (void)state;
+  struct model m;
+  model_open(&m);
+  struct plan plan;
+  struct moe_error err = {0};
+  assert_int_equal(plan_init(&plan, &m.graph, false, 1, &err), MOE_OK);
+  static const struct plan_operand broken[] = {
+      {PLAN_STEP, 0, 0}, {PLAN_RESULT, 0, 0}, {PLAN_RESIDENT_TABLE, 0, 0}, {PLAN_IMM, 0, 1ull << 56}};
+  struct plan_operand cells[2] = {{PLAN_IMM, 0, 1}}, table;
+  struct plan_template *t = add_embedding(&plan, IMG_TIER_BASE, (struct plan_operand){PLAN_UNUSED, 0, 0}, IR_NO_LAYER);
+  for (size_t i = 0; i < sizeof broken / sizeof *broken; i++) {
+    cells[1] = broken[i];
+    assert_int_equal(plan_add_resident(t, 1, 2, cells, &table, &err), MOE_FAILED);
+    assert_non_null(strstr(err.message, "row 0, column 1 is of kind"));
+  }
+  assert_int_equal(plan_add_resident(t, 0, 2, cells, &table, &err), MOE_FAILED);
+  assert_int_equal(plan_add_resident(t, 1, 1, cells, &table, &err), MOE_OK);
+  for (uint64_t number = 1; number < 3; number++) {
+    cells[0].offset = number;
+    t = add_embedding(&plan, IMG_TIER_RESIDENT, (struct plan_operand){PLAN_UNUSED, 0, 0}, IR_NO_LAYER);
+    assert_int_equal(plan_add_resident(t, 1, 1, cells, &table, &err), MOE_OK);
+    plan_drop_equal(&plan);
+    assert_int_equal(plan.n_template, number);
+  }
+  plan_deinit(&plan);
+  model_close(&m);
+}
+
 /* The SCALE of the first dispatch of a role; 0 when it has none. */
 static double scale_of(const struct plan_template *t, enum img_role role) {
   for (uint32_t i = 0; i < t->n_op; i++)
@@ -347,6 +469,8 @@ int main(void) {
       cmocka_unit_test(test_lowering_of_families),
       cmocka_unit_test(test_uncovered_operations),
       cmocka_unit_test(test_equal_templates_are_dropped),
+      cmocka_unit_test(test_table_in_device_memory),
+      cmocka_unit_test(test_cells),
       cmocka_unit_test(test_scaled_sums),
       cmocka_unit_test(test_shapes_that_kernels_do_not_take),
       cmocka_unit_test(test_parallel_runs_every_item_once),
