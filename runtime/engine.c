@@ -47,7 +47,11 @@ static enum moe_code engine_submit(void *user, uint32_t index, uint32_t copy, st
 }
 
 /* A kernel whose workgroups wait for one another gives up when one does not come: this device is not to be used so. */
-static enum moe_code engine_lost(const struct engine *e, uint32_t word, struct moe_error *err) {
+enum moe_code engine_check_lost(const struct engine *e, uint32_t copy, struct moe_error *err) {
+  const struct vk_buffer *result = e->arenas.buffer[IMG_ARENA_RESULT][copy];
+  enum moe_code code = vk_buffer_invalidate(result, err);
+  uint32_t word = code ? 0 : ((const uint32_t *)vk_buffer_map(result))[IMG_RESULT_LOST];
+  if (!word) return code;
   return moe_fail(
       err, MOE_FAILED,
       "device %s: the %u workgroups of the resident kernel did not all run at once: one waited in vain (word "
@@ -57,11 +61,8 @@ static enum moe_code engine_lost(const struct engine *e, uint32_t word, struct m
 
 static enum moe_code engine_wait(void *user, uint32_t copy, struct moe_error *err) {
   struct engine *e = user;
-  const struct vk_buffer *result = e->arenas.buffer[IMG_ARENA_RESULT][copy];
   enum moe_code code = vk_replay_wait(e->replay, copy, err);
-  if (!code) code = vk_buffer_invalidate(result, err);
-  uint32_t lost = code ? 0 : ((const uint32_t *)vk_buffer_map(result))[IMG_RESULT_LOST];
-  return lost ? engine_lost(e, lost, err) : code;
+  return code ? code : engine_check_lost(e, copy, err);
 }
 
 static void engine_uploaded(void *user, uint64_t done, uint64_t total) {

@@ -23,4 +23,8 @@ struct engine {
   void *user;
 };
 
+/* After a step over copy `copy` is done: MOE_FAILED when a wait of a resident kernel ran out in it (IMG_RESULT_LOST).
+ */
+enum moe_code engine_check_lost(const struct engine *engine, uint32_t copy, struct moe_error *err);
+
 #endif

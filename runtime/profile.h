@@ -5,17 +5,23 @@
  * that measures memory (vk_profile.h), options (verb_profile.c).
  *
  * The bytes of a dispatch are counted from the image alone, from the regions that it declares as read:
- *   WEIGHTS   the region; of a plane of experts (n_mat > 1, role gate/up or down) the share that the step's rows can
- *             touch, min(n_mat, n_row * n_expert_used) matrices; of their biases (an F32 plane of n_expert rows in
- * these roles) the same share; of the embedding (role embed) n_row rows STATE     read only (attention): what the layer
- * keeps of every position that a sequence of the step sees, once a sequence; written (stores): n_row tokens. A layer's
- * bytes a token are the distance from its offset in a page, which its address words name, to the next layer's, over
- * page_tok. A sliding window is not in the image's data: such a layer counts as if it saw everything RECURRENT the
- * region in the block of every sequence of the step ACT       of the region, which is declared for as many rows as the
- * template takes, the share that the step has (roles head and sample: of the selects), also where less is used (partial
- * sums of splits) TABLES    the region STEP, SLOT, RESULT  nothing: some kilobytes So a role's floor, bytes over the
- * ceiling, is what a step of this shape costs when every expert that can be chosen is chosen once and nothing is found
- * in a cache; what is found there may read faster than the ceiling.
+ * - WEIGHTS: the region; of a plane of experts (n_mat > 1, role gate/up or down) the share that the step's rows can
+ *   touch, min(n_mat, n_row * n_expert_used) matrices; of their biases (an F32 plane of n_expert rows in these roles)
+ *   the same share; of the embedding (role embed) n_row rows.
+ * - STATE: read only (attention): what the layer keeps of every position that a sequence of the step sees, once a
+ *   sequence; written (stores): n_row tokens. A layer's bytes a token are the distance from its offset in a page, which
+ *   its address words name, to the next layer's, over page_tok. A sliding window is not in the image's data: such a
+ *   layer counts as if it saw everything.
+ * - RECURRENT: the region in the block of every sequence of the step.
+ * - ACT: of the region, which is declared for as many rows as the template takes, the share that the step has (roles
+ *   head and sample: of the selects), also where less is used (partial sums of splits).
+ * - TABLES: the region.
+ * - STEP, SLOT, RESULT: nothing; some kilobytes.
+ * - A dispatch with a table in device memory: instead of the whole arenas that it declares, the planes that the table
+ *   names (of experts the share as above) and what the layers that it names keep; no activations.
+ *
+ * So a role's floor, bytes over the ceiling, is what a step of this shape costs when every expert that can be chosen is
+ * chosen once and nothing is found in a cache; what is found there may read faster than the ceiling.
  *
  * Thread rules: one thread. */
 #ifndef RUNTIME_PROFILE_H

@@ -27,13 +27,32 @@ static uint64_t profile_state_offset(const struct img_templates_view *t, const s
   return PROFILE_NO_OFFSET;
 }
 
-static void profile_find_layer(void *user, const struct img_inst *inst, uint32_t table, uint32_t row) {
-  struct profile_counter *c = user;
-  if (inst->op != IMG_OP_DISPATCH) return;
-  uint64_t offset = profile_state_offset(&c->view->templates, inst, table, row);
+static void profile_add_layer(struct profile_counter *c, uint64_t offset) {
   if (offset == PROFILE_NO_OFFSET) return;
   if (c->layer) c->layer[c->n_layer] = offset;
   c->n_layer++;
+}
+
+/* Calls visit for every address of an arena in the table that a dispatch reads in device memory. */
+static void profile_cells(const struct img_templates_view *t, const struct img_inst *inst, enum img_arena arena,
+                          void (*visit)(void *user, uint64_t offset), void *user) {
+  uint32_t table = img_resident_table(t, inst);
+  uint64_t n = table == UINT32_MAX ? 0 : (uint64_t)t->table[table].n_row * t->table[table].n_column;
+  for (uint64_t i = 0; i < n; i++) {
+    uint64_t cell = t->value[t->table[table].first_value + i];
+    if (cell >> IMG_CELL_SHIFT == (uint64_t)arena) visit(user, IMG_CELL_VALUE(cell));
+  }
+}
+
+static void profile_find_cell(void *user, uint64_t offset) {
+  profile_add_layer(user, offset);
+}
+
+static void profile_find_layer(void *user, const struct img_inst *inst, uint32_t table, uint32_t row) {
+  struct profile_counter *c = user;
+  if (inst->op != IMG_OP_DISPATCH) return;
+  profile_add_layer(c, profile_state_offset(&c->view->templates, inst, table, row));
+  profile_cells(&c->view->templates, inst, IMG_ARENA_STATE, profile_find_cell, c);
 }
 
 static int profile_compare(const void *a, const void *b) {
@@ -103,14 +122,34 @@ static uint64_t profile_extent(const struct img_view *view, const struct img_reg
                                         : 0;
 }
 
+/* Of a dispatch with a table in device memory: a plane that it names, and a layer's states. */
+static void profile_count_plane(void *user, uint64_t offset) {
+  struct profile_counter *c = user;
+  const struct img_plane *plane = profile_plane(&c->view->planes, offset);
+  if (!plane) return;
+  uint64_t touched = (uint64_t)c->step.n_row * c->view->manifest.model_n_expert_used;
+  c->out[c->n - 1].bytes.weights +=
+      plane->n_mat > 1 ? profile_share(plane->bytes, touched, plane->n_mat) : plane->bytes;
+}
+
+static void profile_count_layer(void *user, uint64_t offset) {
+  struct profile_counter *c = user;
+  uint64_t seen = c->step.depth + c->step.n_row / c->step.n_sequence;
+  c->out[c->n - 1].bytes.state += seen * c->step.n_sequence * profile_layer_bytes(c, offset);
+}
+
 static void profile_count(void *user, const struct img_inst *inst, uint32_t table, uint32_t row) {
   struct profile_counter *c = user;
   const struct img_templates_view *t = &c->view->templates;
   if (inst->op != IMG_OP_DISPATCH) return;
   struct profile_dispatch *d = &c->out[c->n++];
   *d = (struct profile_dispatch){.role = inst->role};
+  profile_cells(t, inst, IMG_ARENA_WEIGHTS, profile_count_plane, c);
+  profile_cells(t, inst, IMG_ARENA_STATE, profile_count_layer, c);
+  bool resident = img_resident_table(t, inst) != UINT32_MAX;
   for (uint32_t i = 0; i < inst->n_region; i++) {
     const struct img_region *r = &t->region[inst->first_region + i];
+    if (resident && (r->bytes == IMG_WHOLE_ARENA || r->arena == IMG_ARENA_ACT)) continue;
     if (r->arena == IMG_ARENA_STATE) d->bytes.state += profile_state(c, inst, table, row, r->access);
     if (!(r->access & IMG_ACCESS_READ)) continue;
     uint64_t bytes = profile_extent(c->view, r);

@@ -105,6 +105,7 @@ static enum moe_code profile_once(struct profile_run *r, struct profile *out, ui
   if (!code) code = vk_profile_run(r->profile, VK_PROFILE_EACH, r->ns, err);
   if (!code) code = profile_write_step(r, true, err);
   if (!code) code = vk_profile_run(r->profile, VK_PROFILE_WHOLE, &empty, err);
+  if (!code) code = engine_check_lost(r->engine, 0, err); /* nothing clears the word in between */
   if (code || i == UINT32_MAX) return code;
   for (uint32_t k = 0; k < out->n_dispatch; k++) {
     each += r->ns[k];

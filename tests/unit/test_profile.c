@@ -118,6 +118,44 @@ static void test_bytes_of_a_prompt(void **state) {
   expect(&d[8], IMG_ROLE_SAMPLE, 0, 0, 6400 / 8 + 256); /* one select of eight */
 }
 
+/* A whole step in one dispatch: what its table names counts, not the arenas that it declares. */
+static void test_bytes_of_a_table(void **state) {
+  (void)state;
+#define CELL(TAG, LOW) ((uint64_t)(TAG) << IMG_CELL_SHIFT | (LOW))
+  static const uint64_t cell[] = {CELL(IMG_ARENA_WEIGHTS, 6400),  CELL(IMG_ARENA_STATE, 0),  CELL(IMG_CELL_IMM, 6400),
+                                  CELL(IMG_ARENA_WEIGHTS, 22528), CELL(IMG_ARENA_STATE, K0), CELL(IMG_ARENA_ACT, 0)};
+  static const struct img_table cells = {.n_row = 2, .n_column = 3};
+  static const struct img_word words = {.kind = IMG_WORD_TABLE};
+  static const struct img_region whole[] = {REGION(1, WEIGHTS, 0, IMG_WHOLE_ARENA),
+                                            REGION(3, STATE, 0, IMG_WHOLE_ARENA),
+                                            REGION(3, ACT, 0, IMG_WHOLE_ARENA),
+                                            REGION(1, WEIGHTS, 24320, 700),
+                                            REGION(1, TABLES, 0, 256),
+                                            REGION(1, STEP, 0, IMG_WHOLE_ARENA)};
+  static const struct img_inst step = {.op = IMG_OP_DISPATCH, .role = IMG_ROLE_STEP, .n_word = 1, .n_region = 6};
+  static const struct img_template one = {
+      .kind = IMG_TEMPLATE_TOKEN, .n_row = 1, .n_select = 1, .first_inst = 0, .n_inst = 1};
+  const struct img_view view = {.manifest = {.model_n_expert = N_EXPERT,
+                                             .model_n_expert_used = USED,
+                                             .state_page_tok = PAGE_TOK,
+                                             .state_page_bytes = K0 + K1,
+                                             .memory_act_bytes = 1 << 20},
+                                .planes_bytes = 1 << 20,
+                                .planes = {.plane = planes, .n_plane = 4},
+                                .templates = {.template = &one,
+                                              .inst = &step,
+                                              .word = &words,
+                                              .region = whole,
+                                              .table = &cells,
+                                              .value = cell,
+                                              .n_template = 1}};
+  struct profile_dispatch d;
+  const struct profile_step shape = {.n_row = 1, .n_sequence = 1, .depth = 10};
+  struct moe_error err = {0};
+  assert_int_equal(profile_count_bytes(&view, 0, &shape, &d, &err), MOE_OK);
+  expect(&d, IMG_ROLE_STEP, 16000 / 4 + 1600 + 700, 11 * (24 + 4), 256);
+}
+
 /* ---- numbers ---- */
 
 static void test_spread(void **state) {
@@ -208,6 +246,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_bytes_of_two_rows),
       cmocka_unit_test(test_bytes_of_a_prompt),
+      cmocka_unit_test(test_bytes_of_a_table),
       cmocka_unit_test(test_spread),
       cmocka_unit_test(test_ticks),
       cmocka_unit_test(test_picture),
