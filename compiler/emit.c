@@ -71,7 +71,7 @@ static enum moe_code emit_text(struct emit *e, struct moe_error *err) {
 }
 
 static enum moe_code emit_plan(struct emit *e, struct moe_error *err) {
-  enum moe_code code = plan_init(&e->plan, &e->graph, !strcmp(e->options->kv, "f32"), EMIT_MAX_ROW, err);
+  enum moe_code code = plan_init(&e->plan, &e->graph, plan_kv_find(e->options->kv), EMIT_MAX_ROW, err);
   for (uint32_t tier = 0, last = 0; tier < IMG_N_TIER && !last && !code; tier++) {
     last = !strcmp(img_tier_name(tier), e->options->tier);
     for (int i = 0; i < EMIT_N_SIZE && !code; i++) {

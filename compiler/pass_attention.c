@@ -35,9 +35,15 @@ static bool pass_heads_match(const struct pass *p, int i, uint32_t d_head, bool 
   return pass_ready(p, h->from) && (!in_place || p->n_use[h->from] == 1);
 }
 
-/* Splits fill a device while heads and rows are few. One number for all templates that split: they share a module. */
-static uint32_t pass_splits(const struct pass *p, uint32_t n_head) {
-  return n_head * p->n_row < 128 ? 8 : 1;
+/* Splits fill a device while heads and rows are few: some 256 workgroups of all rows together, and no more than the
+ * longest context has use for. How many of them a row uses follows from its length, on the device. */
+static uint32_t pass_splits(const struct pass *p, const struct ir_attr *a) {
+  uint32_t groups = a->n_head / ATTENTION_HEADS(a->n_head / a->n_kv_head, ATTENTION_MOST(a->d_head)),
+           pages = (p->graph->n_ctx + 63) / 64;
+  if (a->window > 0 && pages > a->window / 64 + 2) pages = a->window / 64 + 2;
+  uint32_t splits = 1;
+  while (splits < ATTENTION_MAX_SPLIT && 2 * splits * groups * p->n_row <= 256 && splits < pages / 2) splits *= 2;
+  return splits;
 }
 
 /* What both kernels that update the state, and attention, need to know of a node. */
@@ -59,7 +65,7 @@ static struct pass_shape pass_shape_of(const struct ir_node *node) {
 static void pass_attend(struct pass *p, int i, const struct pass_shape *s, uint64_t q) {
   const struct ir_node *node = &p->graph->node[i];
   const struct ir_attr *a = s->a;
-  uint32_t splits = pass_splits(p, a->n_head);
+  uint32_t splits = pass_splits(p, a);
   bool sinks = node->weight[0];
   uint64_t out = pass_buffer(p, p->n_row, node->width);
   uint64_t partial = splits > 1 ? pass_buffer(p, (uint64_t)p->n_row * a->n_head * splits, s->d_value + 4) : 0;
@@ -67,7 +73,7 @@ static void pass_attend(struct pass *p, int i, const struct pass_shape *s, uint6
             PASS_PARAMS({"N_HEAD", a->n_head}, {"N_KV_HEAD", a->n_kv_head}, {"D_HEAD", a->d_head},
                         {"D_HEAD_V", s->d_value}, {"N_ROW", p->n_row}, {"Q_STRIDE", (double)a->n_head * a->d_head},
                         {"Y_STRIDE", node->width}, {"PAGE_BYTES", (double)p->plan->page_bytes}, {"N_SPLIT", splits},
-                        {"SCALE", a->scale}, {"KV_F32", p->plan->kv_f32}, {"LATENT", s->latent}, {"WINDOW", a->window},
+                        {"SCALE", a->scale}, {"KV", p->plan->kv}, {"LATENT", s->latent}, {"WINDOW", a->window},
                         {"SOFTCAP", a->softcap}, {"SINKS", sinks}),
             PASS_ARGS({"q", PASS_ACT(q)}, {"state", s->state}, {"step", PASS_STEP}, {"y", PASS_ACT(out)},
                       {"partial", splits > 1 ? PASS_ACT(partial) : PASS_NONE},
@@ -130,7 +136,7 @@ static bool pass_attention_rope(struct pass *p, int i) {
                         {"Q_STRIDE", (double)s.a->n_head * s.a->d_head},
                         {"K_STRIDE", (double)s.a->n_kv_head * s.a->d_head},
                         {"V_STRIDE", (double)s.a->n_kv_head * s.d_value}, {"PAGE_BYTES", (double)p->plan->page_bytes},
-                        {"KV_F32", p->plan->kv_f32}, {"NEOX", !rope || rope->pairs == IR_ROPE_HALVES},
+                        {"KV", p->plan->kv}, {"NEOX", !rope || rope->pairs == IR_ROPE_HALVES},
                         {"QK_NORM", norm ? 1 + q.norm_after : 0}, {"V_NORM", v_norm != IR_NONE},
                         {"EPS", any_norm != IR_NONE ? p->graph->node[any_norm].a.eps : 0},
                         {"ROPE_MUL", pass_rope_scale(p, q.rope)}),
@@ -178,7 +184,7 @@ static bool pass_attention_joined(struct pass *p, int i) {
             PASS_PARAMS({"N_HEAD", s.a->n_head}, {"N_KV_HEAD", s.a->n_kv_head},
                         {"N_KB_HEAD", p->graph->node[k.concat].a.n_kv_head}, {"D_A", s.a->d_head - rope->n_rot},
                         {"D_B", rope->n_rot}, {"D_HEAD_V", s.latent ? 0 : s.d_value}, {"N_ROW", p->n_row},
-                        {"PAGE_BYTES", (double)p->plan->page_bytes}, {"KV_F32", p->plan->kv_f32},
+                        {"PAGE_BYTES", (double)p->plan->page_bytes}, {"KV", p->plan->kv},
                         {"NEOX", rope->pairs == IR_ROPE_HALVES}, {"ROPE_MUL", rope->scale}),
             PASS_ARGS({"qa", PASS_ACT(qa)}, {"qb", PASS_ACT(qb)}, {"ka", PASS_ACT(ka)}, {"kb", PASS_ACT(kb)}, {"v", v},
                       {"q", PASS_ACT(joined)}, {"rope", pass_rope_table(p, q.rope)}, {"state", s.state},

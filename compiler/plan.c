@@ -45,18 +45,32 @@ static enum moe_code plan_place_recurrent(struct plan *plan, struct moe_error *e
   return MOE_OK;
 }
 
-enum moe_code plan_init(struct plan *plan, const struct ir_graph *graph, bool kv_f32, uint32_t max_row,
+enum plan_kv plan_kv_find(const char *name) {
+  return !strcmp(name, "f32") ? PLAN_KV_F32 : !strcmp(name, "q8_0") ? PLAN_KV_Q8_0 : PLAN_KV_F16;
+}
+
+/* Bytes of a head's elements of a page's tokens. */
+static uint64_t plan_head_bytes(enum plan_kv kv, uint64_t d) {
+  static const uint64_t bits[] = {[PLAN_KV_F16] = 16, [PLAN_KV_F32] = 32, [PLAN_KV_Q8_0] = 8};
+  return PLAN_PAGE_TOK * (d * bits[kv] / 8 + (kv == PLAN_KV_Q8_0 ? d / 32 * 2 : 0));
+}
+
+enum moe_code plan_init(struct plan *plan, const struct ir_graph *graph, enum plan_kv kv, uint32_t max_row,
                         struct moe_error *err) {
   memset(plan, 0, sizeof *plan);
   plan->max_row = max_row;
   plan->graph = graph;
-  plan->kv_f32 = kv_f32;
+  plan->kv = kv;
   plan->state_offset = calloc(graph->n_state + 1, sizeof *plan->state_offset);
   if (!plan->state_offset) return moe_fail(err, MOE_FAILED, "out of memory: the plan's states");
   for (uint32_t i = 0; i < graph->n_state; i++) {
     const struct ir_state *s = &graph->state[i];
     plan->state_offset[i] = plan->page_bytes;
-    plan->page_bytes += ((uint64_t)s->d_head + s->d_head_value) * s->n_kv_head * PLAN_PAGE_TOK * (kv_f32 ? 4 : 2);
+    if (kv == PLAN_KV_Q8_0 && (s->d_head % 32 || s->d_head_value % 32))
+      return moe_fail(err, MOE_DECLINED,
+                      "--kv q8_0: state %u has keys of %u and values of %u elements; blocks of 32 need multiples of 32",
+                      i, s->d_head, s->d_head_value);
+    plan->page_bytes += s->n_kv_head * (plan_head_bytes(kv, s->d_head) + plan_head_bytes(kv, s->d_head_value));
   }
   if (plan->page_bytes == 0)
     return moe_fail(err, MOE_DECLINED, "no layer attends: moec compiles models that have keys and values");

@@ -15,6 +15,11 @@
 
 enum { PLAN_PAGE_TOK = 64, PLAN_MAX_TEMPLATE = 64 };
 
+/* Elements of the state's pages: the kernels' parameter KV (shadergen/glsl/kv.glsl). */
+enum plan_kv { PLAN_KV_F16 = 0, PLAN_KV_F32 = 1, PLAN_KV_Q8_0 = 2 };
+/* By the name that --kv gives; PLAN_KV_F16 for others. */
+enum plan_kv plan_kv_find(const char *name);
+
 enum plan_operand_kind {
   PLAN_UNUSED = 0, /* the kernel does not read it here: any readable address */
   PLAN_PLANE,      /* index: of plan->plane */
@@ -70,7 +75,7 @@ struct plan_template {
 
 struct plan {
   const struct ir_graph *graph;
-  bool kv_f32;
+  enum plan_kv kv;
   uint32_t max_row;
   uint64_t page_bytes;        /* of a state page: all the graph's states, one after another */
   uint64_t *state_offset;     /* by state of the graph: where it begins in a page */
@@ -92,7 +97,7 @@ struct plan {
 
 /* plan: uninitialized; give it to plan_deinit also when this fails. Makes TABLES. max_row: the largest n_row that a
  * template will have. Errors: MOE_DECLINED for states that kernels cannot address. */
-enum moe_code plan_init(struct plan *plan, const struct ir_graph *graph, bool kv_f32, uint32_t max_row,
+enum moe_code plan_init(struct plan *plan, const struct ir_graph *graph, enum plan_kv kv, uint32_t max_row,
                         struct moe_error *err);
 
 /* bytes rounded up to IMG_PLANE_ALIGN. */

@@ -7,7 +7,7 @@
 #define ROTATED D_B
 #include "rope.glsl"
 
-const uint ELEMENT = KV_F32 != 0 ? 4 : 2, D_HEAD = D_A + D_B, N_ALL = N_HEAD + (D_HEAD_V != 0 ? 2 : 1) * N_KV_HEAD;
+const uint ELEMENT = KV != 0 ? 4 : 2, D_HEAD = D_A + D_B, N_ALL = N_HEAD + (D_HEAD_V != 0 ? 2 : 1) * N_KV_HEAD;
 
 /* Elements e.x, e.x + 1 and e.y, e.y + 1 of this head: of q (q: where it begins), or of the page's row. */
 void store4(bool is_q, uint64_t q, uint64_t row, uvec2 e, vec4 v) {

@@ -80,6 +80,7 @@ layout(buffer_reference, std430, buffer_reference_align = 8) buffer mem_vec2 { v
 layout(buffer_reference, std430, buffer_reference_align = 16) buffer mem_vec4 { vec4 v; };
 /* Written by one workgroup and read by another of the same dispatch: available and visible to the device, access by access. */
 layout(buffer_reference, std430, buffer_reference_align = 4) buffer mem_shared_float { devicecoherent float v; };
+layout(buffer_reference, std430, buffer_reference_align = 16) buffer mem_shared_vec4 { devicecoherent vec4 v; };
 layout(buffer_reference, std430, buffer_reference_align = 4) buffer mem_counter { uint v; };
 
 #ifdef INSTRUMENT
@@ -165,6 +166,13 @@ float mem_ld_shared(uint field, uint64_t address) {
 }
 void mem_st_shared(uint field, uint64_t address, float value) {
   if (mem_ok(field, address, 4)) mem_shared_float(address).v = value;
+}
+
+vec4 mem_ld_shared_vec4(uint field, uint64_t address) {
+  return mem_ok(field, address, 16) ? mem_shared_vec4(address).v : vec4(0);
+}
+void mem_st_shared_vec4(uint field, uint64_t address, vec4 value) {
+  if (mem_ok(field, address, 16)) mem_shared_vec4(address).v = value;
 }
 
 /* All invocations of the workgroup are here, and see what they wrote to shared memory before. Lanes of a narrow subgroup go in step, and a

@@ -1,5 +1,5 @@
 /* rope.glsl: quads of a head's elements, their rotation, and their way into the state; for kernels that define a quad's place:
- * ROTATED, the dimensions that are rotated, NEOX, ROPE_MUL, KV_F32, and a field `rope`. A lane owns four elements at a time, both
+ * ROTATED, the dimensions that are rotated, NEOX, ROPE_MUL, KV, and a field `rope`. A lane owns four elements at a time, both
  * members of two pairs, so that nothing is read after it was written. */
 #include "turns.glsl"
 
@@ -25,7 +25,7 @@ vec4 rotate(vec4 v, uint t, uint pos) {
 }
 /* Two neighbouring elements into the state. row: of the page's layer. */
 void store_pair(uint64_t row, uint e, vec2 v) {
-  if (KV_F32 != 0)
+  if (KV != 0)
     st_state_vec2(row + 4 * e, v);
   else
     st_state_uint(row + 2 * e, packHalf2x16(v));

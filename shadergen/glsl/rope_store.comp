@@ -7,7 +7,7 @@
 #define ROTATED N_ROT
 #include "rope.glsl"
 
-const uint ELEMENT = KV_F32 != 0 ? 4 : 2;
+const uint ELEMENT = KV != 0 ? 4 : 2;
 
 void main() {
   uint head = gl_WorkGroupID.x * (WG / LANES) + TID / LANES, r = gl_WorkGroupID.y, lane = TID % LANES;

@@ -95,7 +95,7 @@ static void set_heads(struct kernel_case *c, const struct heads *h, uint32_t n_r
   kernel_case_param(c, "MAX_ROW", MAX_ROW);
   kernel_case_param(c, "Q_STRIDE", h->n_head * h->d_head);
   kernel_case_param(c, "PAGE_BYTES", (double)page_bytes(h));
-  kernel_case_param(c, "KV_F32", h->f32);
+  kernel_case_param(c, "KV", h->f32);
 }
 
 /* A key or value in the state. */

@@ -78,7 +78,7 @@ static void run_joined(struct oracle_rng *rng, const struct joined *j) {
   kernel_case_init(&c, KERNEL_CONCAT_STORE);
   SET(&c, {"N_HEAD", j->n_head}, {"N_KV_HEAD", j->n_kv_head}, {"N_KB_HEAD", j->n_kb_head}, {"D_A", j->d_a},
       {"D_B", j->d_b}, {"D_HEAD_V", j->d_value}, {"N_ROW", ROWS}, {"MAX_ROW", MAX_ROW}, {"PAGE_BYTES", (double)page},
-      {"KV_F32", j->f32}, {"NEOX", j->neox}, {"ROPE_MUL", j->mul});
+      {"KV", j->f32}, {"NEOX", j->neox}, {"ROPE_MUL", j->mul});
   kernel_case_bind(&c, "qa", qa, 0), kernel_case_bind(&c, "qb", qb, 0);
   kernel_case_bind(&c, "ka", ka, 0), kernel_case_bind(&c, "kb", kb, 0);
   if (j->d_value) kernel_case_bind(&c, "v", v, 0);
