@@ -1,8 +1,8 @@
 /* profile.h: where the time of a step goes: by role, against what the device's memory gives.
  *
  * Owns: struct profile, counting the bytes that dispatches read (profile_bytes.c), measuring (profile_measure.c), the
- * result as text, JSON and SVG (profile_text.c, profile_svg.c). Does not own: recordings with timestamps and the copy
- * that measures memory (vk_profile.h), options (verb_profile.c).
+ * result as text, JSON and SVG (profile_text.c, profile_svg.c). Does not own: recordings with timestamps and how
+ * fast memory is (vk_profile.h), options (verb_profile.c).
  *
  * The bytes of a dispatch are counted from the image alone, from the regions that it declares as read:
  * - WEIGHTS: the region; of a plane of experts (n_mat > 1, role gate/up or down) the share that the step's rows can
@@ -100,6 +100,9 @@ double profile_gb_s(uint64_t bytes, double us);
 double profile_ratio(double a, double b);
 /* "token(8): 8 rows at depth 128"; "window(512): 512 rows of a prompt". */
 void profile_describe(const struct profile *profile, char out[128]);
+
+/* Prints how the ceiling was measured: "reading 1024 MiB (copying them, read and written: 3900.0)". */
+void profile_describe_ceiling(const struct profile *profile, FILE *out);
 
 /* Two tables as aligned text. */
 void profile_print(const struct profile *profile, FILE *out);

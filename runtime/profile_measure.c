@@ -13,9 +13,9 @@
 enum {
   PROFILE_WARM = 2,       /* runs of every form that do not count, at least, */
   PROFILE_WARM_MS = 300,  /* and for at least so long: clocks rise under load */
-  PROFILE_CEILING = 9,    /* copies that count */
-  PROFILE_COPY = 1 << 30, /* bytes of one: more than any cache holds */
-  PROFILE_CPU_COPY = 256 << 20,
+  PROFILE_CEILING = 9,    /* readings, and copies, that count */
+  PROFILE_READ = 1 << 30, /* bytes of one: more than any cache holds */
+  PROFILE_CPU_READ = 256 << 20,
 };
 
 struct profile_run {
@@ -229,8 +229,8 @@ enum moe_code profile_measure(struct scheduler *engine, const struct profile_opt
     const struct img_templates_view *t = &load->view.templates;
     out->template = t->name + t->template[r.template].name_offset;
     out->tier = img_tier_name(t->template[r.template].tier);
-    uint64_t copy = load->gpu->type == VK_GPU_CPU ? PROFILE_CPU_COPY : PROFILE_COPY;
-    code = vk_ceiling_measure(r.engine->device, copy, PROFILE_CEILING, &out->ceiling, err);
+    uint64_t most = load->gpu->type == VK_GPU_CPU ? PROFILE_CPU_READ : PROFILE_READ;
+    code = vk_ceiling_measure(r.engine->device, most, PROFILE_CEILING, &out->ceiling, err);
   }
   if (!code) code = profile_fill(&r, err);
   if (!code) code = profile_repeat(&r, out, err);

@@ -8,6 +8,15 @@ double profile_floor_us(const struct profile *p, uint64_t bytes) {
   return (double)bytes / p->ceiling.gb_s.median / 1e3; /* bytes / (10^9 bytes a second) = ns */
 }
 
+void profile_describe_ceiling(const struct profile *p, FILE *out) {
+  const struct vk_ceiling *c = &p->ceiling;
+  unsigned long long mib = c->bytes >> 20;
+  if (c->copies)
+    fprintf(out, "copying %llu MiB, read and written (only reading them: %.1f)", mib, c->read.median);
+  else
+    fprintf(out, "reading %llu MiB (copying them, read and written: %.1f)", mib, c->copy.median);
+}
+
 double profile_gb_s(uint64_t bytes, double us) {
   return profile_ratio((double)bytes, us) / 1e3;
 }
@@ -35,9 +44,9 @@ static void profile_print_head(const struct profile *p, FILE *out) {
   profile_describe(p, what);
   fprintf(out, "%s %s, %u layers, on %s, tier %s\n", p->model, p->quantization, p->n_layer, p->device, p->tier);
   fprintf(out, "%s; medians of %u and smallest..largest\n", what, p->repeat);
-  fprintf(out, "ceiling %.1f GB/s (%.1f..%.1f): read and written by a copy of %llu MiB, median of %u\n",
-          p->ceiling.gb_s.median, p->ceiling.gb_s.low, p->ceiling.gb_s.high,
-          (unsigned long long)(p->ceiling.bytes >> 20), p->ceiling.n);
+  fprintf(out, "ceiling %.1f GB/s (%.1f..%.1f): ", p->ceiling.gb_s.median, p->ceiling.gb_s.low, p->ceiling.gb_s.high);
+  profile_describe_ceiling(p, out);
+  fprintf(out, "; median of %u\n", p->ceiling.n);
 }
 
 static void profile_print_row(const struct profile *p, const char *name, uint32_t n, const struct spread *us,
@@ -114,12 +123,13 @@ json_t *profile_json(const struct profile *p) {
                           "empty_step_us", profile_json_spread(&p->empty_us), "sum_of_roles_us", sum_us, "floor_us",
                           floor_us, "floor_weights_state_us", profile_floor_us(p, p->bytes.weights + p->bytes.state),
                           "times_floor", profile_ratio(p->whole_us.median, floor_us));
-  return json_pack("{s:s,s:s,s:I,s:s,s:s,s:s,s:I,s:I,s:I,s:I,s:{s:o,s:I,s:I},s:o,s:I,s:I,s:o,s:o}", "model", p->model,
-                   "quantization", p->quantization, "n_layer", (json_int_t)p->n_layer, "device", p->device, "tier",
-                   p->tier, "template", p->template, "n_row", (json_int_t)p->step.n_row, "n_sequence",
+  return json_pack("{s:s,s:s,s:I,s:s,s:s,s:s,s:I,s:I,s:I,s:I,s:{s:o,s:s,s:o,s:o,s:I,s:I},s:o,s:I,s:I,s:o,s:o}", "model",
+                   p->model, "quantization", p->quantization, "n_layer", (json_int_t)p->n_layer, "device", p->device,
+                   "tier", p->tier, "template", p->template, "n_row", (json_int_t)p->step.n_row, "n_sequence",
                    (json_int_t)p->step.n_sequence, "n_depth", (json_int_t)p->step.depth, "repetitions",
-                   (json_int_t)p->repeat, "ceiling", "gb_s", profile_json_spread(&p->ceiling.gb_s), "copied_bytes",
-                   (json_int_t)p->ceiling.bytes, "repetitions", (json_int_t)p->ceiling.n, "roles", roles, "dispatches",
-                   (json_int_t)p->n_dispatch, "barriers", (json_int_t)p->n_barrier, "bytes",
-                   profile_json_bytes(&p->bytes), "gap", gap);
+                   (json_int_t)p->repeat, "ceiling", "gb_s", profile_json_spread(&p->ceiling.gb_s), "by",
+                   p->ceiling.copies ? "copy" : "read", "read", profile_json_spread(&p->ceiling.read), "copy",
+                   profile_json_spread(&p->ceiling.copy), "bytes", (json_int_t)p->ceiling.bytes, "repetitions",
+                   (json_int_t)p->ceiling.n, "roles", roles, "dispatches", (json_int_t)p->n_dispatch, "barriers",
+                   (json_int_t)p->n_barrier, "bytes", profile_json_bytes(&p->bytes), "gap", gap);
 }

@@ -30,14 +30,17 @@ uint32_t vk_profile_n_dispatch(const struct vk_profile *profile);
  * Errors: MOE_FAILED (device lost). */
 enum moe_code vk_profile_run(struct vk_profile *profile, enum vk_profile_form form, double *ns, struct moe_error *err);
 
-/* What a device's memory gives, measured by copying within it: bytes read and bytes written both count. */
+/* What a device's memory gives, in 10^9 bytes a second: to a kernel that reads a large buffer, and to a copy of it,
+ * where bytes read and bytes written both count. */
 struct vk_ceiling {
-  uint64_t bytes;     /* copied at a time */
-  uint32_t n;         /* times */
-  struct spread gb_s; /* 10^9 bytes a second */
+  uint64_t bytes; /* of the buffer */
+  uint32_t n;     /* times */
+  struct spread read, copy;
+  struct spread gb_s; /* the one with the larger median */
+  bool copies;        /* which that is */
 };
 
-/* Copies `most` bytes (less when memory is short) from one new buffer to another, n times after two that do not count.
+/* Reads, and copies, `most` bytes (fewer when memory is short) n times after two that do not count.
  * Errors: MOE_DECLINED (no timestamps; no room for two buffers of 16 MiB), MOE_FAILED. */
 enum moe_code vk_ceiling_measure(struct vk_device *device, uint64_t most, uint32_t n, struct vk_ceiling *out,
                                  struct moe_error *err);

@@ -53,7 +53,8 @@ def check(image, *args, template, rows, sequences=1):
     assert {r["role"]: r["dispatches"] for r in p["roles"]} == dispatches(image, template), p["roles"]
     assert p["dispatches"] == sum(r["dispatches"] for r in p["roles"]) and p["barriers"] > 0
     gap, ceiling = p["gap"], p["ceiling"]["gb_s"]
-    for spread in [ceiling, *(r["us"] for r in p["roles"]), gap["step_us"], gap["host_us"], gap["one_by_one_us"], gap["empty_step_us"]]:
+    assert ceiling == p["ceiling"][p["ceiling"]["by"]] and ceiling["median"] == max(p["ceiling"][by]["median"] for by in ("read", "copy")), p["ceiling"]
+    for spread in [ceiling, p["ceiling"]["read"], p["ceiling"]["copy"], *(r["us"] for r in p["roles"]), gap["step_us"], gap["host_us"], gap["one_by_one_us"], gap["empty_step_us"]]:
         assert 0 < spread["min"] <= spread["median"] <= spread["max"], spread
     for r in p["roles"]:
         assert r["bytes"]["all"] == r["bytes"]["weights"] + r["bytes"]["state"] + r["bytes"]["other"]
@@ -103,7 +104,7 @@ def test_table_and_picture(image):
     words = ["".join(t.itertext()) for t in root.iter(name + "text")]
     for role, n in dispatches(image, "token(1)").items():
         assert f"{role} x{n}" in words, (role, words)
-    assert any("tier base" in w for w in words) and any("copying" in w for w in words), words
+    assert any("tier base" in w for w in words) and any("copying" in w and "GB/s" in w for w in words), words
     width, height = float(root.get("width")), float(root.get("height"))
     for box in root.iter(name + "rect"):
         assert 0 <= float(box.get("x", 0)) and float(box.get("x", 0)) + float(box.get("width")) <= width

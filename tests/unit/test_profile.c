@@ -179,24 +179,25 @@ static void test_ticks(void **state) {
 /* ---- what is printed ---- */
 
 static struct profile example(void) {
-  return (struct profile){.step = {.n_row = 512, .n_sequence = 1, .depth = 7},
-                          .repeat = 5,
-                          .model = "a<b>&\"c\"\x01",
-                          .quantization = "Q4_K",
-                          .tier = "base",
-                          .template = "window(512)",
-                          .device = "x & y",
-                          .n_layer = 2,
-                          .n_dispatch = 3,
-                          .n_role = 1,
-                          .role = {{.role = IMG_ROLE_QKV,
-                                    .n_dispatch = 3,
-                                    .bytes = {.weights = 2000000},
-                                    .us = {.median = 40, .low = 30, .high = 50}}},
-                          .bytes = {.weights = 2000000},
-                          .whole_us = {.median = 35, .low = 30, .high = 50},
-                          .each_us = {.median = 40, .low = 30, .high = 50},
-                          .ceiling = {.bytes = 1 << 30, .n = 9, .gb_s = {.median = 100, .low = 90, .high = 110}}};
+  return (struct profile){
+      .step = {.n_row = 512, .n_sequence = 1, .depth = 7},
+      .repeat = 5,
+      .model = "a<b>&\"c\"\x01",
+      .quantization = "Q4_K",
+      .tier = "base",
+      .template = "window(512)",
+      .device = "x & y",
+      .n_layer = 2,
+      .n_dispatch = 3,
+      .n_role = 1,
+      .role = {{.role = IMG_ROLE_QKV,
+                .n_dispatch = 3,
+                .bytes = {.weights = 2000000},
+                .us = {.median = 40, .low = 30, .high = 50}}},
+      .bytes = {.weights = 2000000},
+      .whole_us = {.median = 35, .low = 30, .high = 50},
+      .each_us = {.median = 40, .low = 30, .high = 50},
+      .ceiling = {.bytes = 1 << 30, .n = 9, .gb_s = {.median = 100, .low = 90, .high = 110}, .copy = {.median = 80}}};
 }
 
 static char *drawn(const struct profile *p) {
@@ -217,6 +218,7 @@ static void test_picture(void **state) {
   assert_non_null(strstr(text, "x &amp; y"));
   assert_null(strchr(text, 1));
   assert_non_null(strstr(text, "40.0 us, 100.0%; 50 GB/s; 2.0 x floor")); /* 2 MB at 100 GB/s: 20 us */
+  assert_non_null(strstr(text, "100 GB/s: reading 1024 MiB (copying them, read and written: 80.0)"));
   assert_non_null(strstr(text, "window(512): 512 rows of a prompt at depth 7"));
   free(text);
   p.role[0].us = (struct spread){0}; /* a clock too coarse for it: no division by zero */
