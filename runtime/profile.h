@@ -52,7 +52,8 @@ struct profile_dispatch {
 struct profile_role {
   uint32_t role, n_dispatch;
   struct profile_bytes bytes;
-  struct spread us; /* of the role's dispatches together, each run alone */
+  struct spread us;       /* of the role's dispatches together, each run alone */
+  struct spread empty_us; /* the same of a step without rows: launching them */
 };
 
 struct profile {
@@ -68,7 +69,8 @@ struct profile {
   struct spread whole_us;                   /* the step between two timestamps, recorded as it runs */
   struct spread host_us;                    /* the same from submitting to knowing that it is done */
   struct spread each_us;                    /* all dispatches, each alone */
-  struct spread empty_us; /* the recording of whole_us over a step without rows: launches and barriers */
+  struct spread empty_us;      /* the recording of whole_us over a step without rows: launches and barriers */
+  struct spread empty_each_us; /* each_us of such a step */
   struct vk_ceiling ceiling;
 };
 

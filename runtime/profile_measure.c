@@ -16,6 +16,7 @@ enum {
   PROFILE_CEILING = 9,    /* readings, and copies, that count */
   PROFILE_READ = 1 << 30, /* bytes of one: more than any cache holds */
   PROFILE_CPU_READ = 256 << 20,
+  PROFILE_N_SAMPLE = 5,
 };
 
 struct profile_run {
@@ -30,8 +31,8 @@ struct profile_run {
   struct vk_profile *profile;
   struct profile_dispatch *dispatch; /* [n_dispatch] */
   double *ns;                        /* [n_dispatch] of the last run of EACH */
-  double *sample[4];                 /* [repeat] whole, host, each, empty in us */
-  double *role_us;                   /* [IMG_N_ROLE + 1][repeat] */
+  double *sample[PROFILE_N_SAMPLE];  /* [repeat] whole, host, each, empty, each of an empty step, in us */
+  double *role_us[2];                /* [IMG_N_ROLE + 1][repeat] of the step, and of one without rows */
 };
 
 /* ---- steps ---- */
@@ -76,44 +77,53 @@ static enum moe_code profile_write_step(struct profile_run *r, bool empty, struc
 /* Brings every sequence to its depth, in the largest windows. */
 static enum moe_code profile_fill(struct profile_run *r, struct moe_error *err) {
   const struct load *load = &r->engine->load;
-  uint32_t largest = load->templates[load->n_template - 1].n_row, left = r->step.n_sequence * r->step.depth;
+  uint32_t largest = load->templates[load->n_template - 1].n_row, total = r->step.n_sequence * r->step.depth;
   enum moe_code code = MOE_OK;
   for (uint32_t i = 0; i < r->step.n_sequence && !code; i++)
     for (uint32_t at = 0; at < r->step.depth && !code; at += largest) {
       uint32_t n = r->step.depth - at < largest ? r->step.depth - at : largest;
-      verbs_progress_count("positions", r->step.n_sequence * r->step.depth - left, r->step.n_sequence * r->step.depth);
+      verbs_progress_count("positions", i * r->step.depth + at, total);
       step_begin(&r->writer);
       profile_add_rows(r, r->slot[i], at, n);
       code = profile_end_step(r, err);
       if (!code) code = vk_replay_submit(r->engine->replay, profile_fitting(load, n, 0)->index, 0, err);
       if (!code) code = vk_replay_wait(r->engine->replay, 0, err);
-      left -= n;
     }
-  if (!code && r->step.depth) verbs_progress_count("positions", 1, 1);
+  if (!code && total) verbs_progress_count("positions", total, total);
   return code;
 }
 
 /* ---- measuring ---- */
 
-/* Runs every form once; i: which repetition, UINT32_MAX: none. */
+/* Runs every dispatch alone and sums by role, in microseconds; returns the sum of all in *each. */
+static enum moe_code profile_each(struct profile_run *r, uint32_t n_dispatch, double role[IMG_N_ROLE + 1], double *each,
+                                  struct moe_error *err) {
+  enum moe_code code = vk_profile_run(r->profile, VK_PROFILE_EACH, r->ns, err);
+  *each = 0;
+  for (uint32_t k = 0; k < n_dispatch && !code; k++) {
+    *each += r->ns[k] / 1e3;
+    role[r->dispatch[k].role] += r->ns[k] / 1e3;
+  }
+  return code;
+}
+
+/* Runs every form once, over the step and over one without rows; i: which repetition, UINT32_MAX: none. */
 static enum moe_code profile_once(struct profile_run *r, struct profile *out, uint32_t i, struct moe_error *err) {
-  double whole, empty, each = 0, role[IMG_N_ROLE + 1] = {0};
+  double whole, empty, each, empty_each, role[2][IMG_N_ROLE + 1] = {{0}};
   enum moe_code code = profile_write_step(r, false, err);
   double start_ms = verbs_now_ms();
   if (!code) code = vk_profile_run(r->profile, VK_PROFILE_WHOLE, &whole, err);
   double host_us = (verbs_now_ms() - start_ms) * 1e3;
-  if (!code) code = vk_profile_run(r->profile, VK_PROFILE_EACH, r->ns, err);
+  if (!code) code = profile_each(r, out->n_dispatch, role[0], &each, err);
   if (!code) code = profile_write_step(r, true, err);
   if (!code) code = vk_profile_run(r->profile, VK_PROFILE_WHOLE, &empty, err);
+  if (!code) code = profile_each(r, out->n_dispatch, role[1], &empty_each, err);
   if (!code) code = engine_check_lost(r->engine, 0, err); /* nothing clears the word in between */
   if (code || i == UINT32_MAX) return code;
-  for (uint32_t k = 0; k < out->n_dispatch; k++) {
-    each += r->ns[k];
-    role[r->dispatch[k].role] += r->ns[k];
-  }
-  const double us[4] = {whole / 1e3, host_us, each / 1e3, empty / 1e3};
-  for (int k = 0; k < 4; k++) r->sample[k][i] = us[k];
-  for (uint32_t k = 0; k <= IMG_N_ROLE; k++) r->role_us[k * out->repeat + i] = role[k] / 1e3;
+  const double us[PROFILE_N_SAMPLE] = {whole / 1e3, host_us, each, empty / 1e3, empty_each};
+  for (int k = 0; k < PROFILE_N_SAMPLE; k++) r->sample[k][i] = us[k];
+  for (uint32_t k = 0; k <= IMG_N_ROLE; k++)
+    for (int n = 0; n < 2; n++) r->role_us[n][(size_t)k * out->repeat + i] = role[n][k];
   return MOE_OK;
 }
 
@@ -151,10 +161,14 @@ static enum moe_code profile_repeat(struct profile_run *r, struct profile *out, 
   }
   if (code) return code;
   verbs_progress_count("repetition", out->repeat, out->repeat);
-  struct spread *to[4] = {&out->whole_us, &out->host_us, &out->each_us, &out->empty_us};
-  for (int k = 0; k < 4; k++) *to[k] = spread_of(r->sample[k], out->repeat);
-  for (uint32_t k = 0; k < out->n_role; k++)
-    out->role[k].us = spread_of(r->role_us + (size_t)out->role[k].role * out->repeat, out->repeat);
+  struct spread *to[PROFILE_N_SAMPLE] = {&out->whole_us, &out->host_us, &out->each_us, &out->empty_us,
+                                         &out->empty_each_us};
+  for (int k = 0; k < PROFILE_N_SAMPLE; k++) *to[k] = spread_of(r->sample[k], out->repeat);
+  for (uint32_t k = 0; k < out->n_role; k++) {
+    size_t at = (size_t)out->role[k].role * out->repeat;
+    out->role[k].us = spread_of(r->role_us[0] + at, out->repeat);
+    out->role[k].empty_us = spread_of(r->role_us[1] + at, out->repeat);
+  }
   return MOE_OK;
 }
 
@@ -191,9 +205,10 @@ static enum moe_code profile_prepare(struct profile_run *r, struct profile *out,
   out->n_dispatch = vk_profile_n_dispatch(r->profile);
   r->dispatch = calloc((size_t)out->n_dispatch + 1, sizeof *r->dispatch);
   r->ns = calloc((size_t)out->n_dispatch + 1, sizeof *r->ns);
-  r->role_us = calloc((size_t)(IMG_N_ROLE + 1) * out->repeat, sizeof *r->role_us);
-  bool memory = r->dispatch && r->ns && r->role_us;
-  for (int k = 0; k < 4; k++) memory = (r->sample[k] = calloc(out->repeat, sizeof(double))) && memory;
+  bool memory = r->dispatch && r->ns;
+  for (int k = 0; k < 2; k++)
+    memory = (r->role_us[k] = calloc((size_t)(IMG_N_ROLE + 1) * out->repeat, sizeof(double))) && memory;
+  for (int k = 0; k < PROFILE_N_SAMPLE; k++) memory = (r->sample[k] = calloc(out->repeat, sizeof(double))) && memory;
   if (!memory) return moe_fail(err, MOE_FAILED, "out of memory for %u dispatches", out->n_dispatch);
   const struct vk_walk walk = {
       .templates = &e->load.view.templates, .visit = profile_count_barriers, .user = &out->n_barrier};
@@ -209,8 +224,8 @@ static void profile_run_deinit(struct profile_run *r) {
   step_writer_deinit(&r->writer);
   free(r->dispatch);
   free(r->ns);
-  free(r->role_us);
-  for (int k = 0; k < 4; k++) free(r->sample[k]);
+  for (int k = 0; k < 2; k++) free(r->role_us[k]);
+  for (int k = 0; k < PROFILE_N_SAMPLE; k++) free(r->sample[k]);
 }
 
 enum moe_code profile_measure(struct scheduler *engine, const struct profile_options *o, struct profile *out,

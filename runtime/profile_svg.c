@@ -41,6 +41,14 @@ static double svg_mark(double most) {
   return 10 * power;
 }
 
+#define SVG_TIME "#7aa6d8"
+#define SVG_FLOOR "#d9822b"
+#define SVG_EMPTY "#a9a9a9"
+
+static void svg_box(double x, double y, double width, double height, const char *color, FILE *out) {
+  fprintf(out, "<rect x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%.1f\" fill=\"%s\"/>", x, y, width, height, color);
+}
+
 static void svg_title(const struct profile *p, FILE *out) {
   char what[128];
   profile_describe(p, what);
@@ -55,11 +63,16 @@ static void svg_title(const struct profile *p, FILE *out) {
   fprintf(out, "</text>\n<text x=\"24\" y=\"100\">Its memory gives %.0f GB/s: ", p->ceiling.gb_s.median);
   profile_describe_ceiling(p, out);
   fputs("</text>\n", out);
-  fputs("<rect x=\"24\" y=\"114\" width=\"14\" height=\"14\" fill=\"#7aa6d8\"/>"
-        "<text x=\"44\" y=\"126\">time of the role's dispatches, each run alone (line: smallest to largest)</text>\n"
-        "<rect x=\"524\" y=\"114\" width=\"14\" height=\"14\" fill=\"#d9822b\"/>"
-        "<text x=\"544\" y=\"126\">floor: the bytes it reads at the memory's speed</text>\n",
-        out);
+  static const struct {
+    int x;
+    const char *color, *text;
+  } legend[] = {{24, SVG_TIME, "time of the role's dispatches, each run alone (line: its spread)"},
+                {462, SVG_FLOOR, "floor: the bytes it reads at that speed"},
+                {744, SVG_EMPTY, "launching: the same dispatches without rows"}};
+  for (size_t i = 0; i < sizeof legend / sizeof *legend; i++) {
+    svg_box(legend[i].x, 114, 14, 14, legend[i].color, out);
+    fprintf(out, "<text x=\"%d\" y=\"126\">%s</text>\n", legend[i].x + 20, legend[i].text);
+  }
 }
 
 static void svg_scale(double most_us, uint32_t n, FILE *out) {
@@ -73,24 +86,27 @@ static void svg_scale(double most_us, uint32_t n, FILE *out) {
   }
 }
 
+/* The length of a time on the scale, which ends with the longest median; never beyond it. */
+static double svg_length(double us, double most_us) {
+  return SVG_BAR * fmin(us / most_us, 1);
+}
+
 static void svg_bar(const struct profile *p, uint32_t i, double most_us, FILE *out) {
   const struct profile_role *r = &p->role[i];
-  double y = SVG_TOP + (double)SVG_ROW * i, middle = y + SVG_HEIGHT / 2.0, unit = SVG_BAR / most_us;
   uint64_t bytes = profile_sum(&r->bytes);
-  double floor_us = profile_floor_us(p, bytes), length = r->us.median * unit;
-  double floor_length = fmin(floor_us * unit, SVG_BAR);
+  double y = SVG_TOP + (double)SVG_ROW * i, middle = y + SVG_HEIGHT / 2.0;
+  double floor_us = profile_floor_us(p, bytes), times = profile_ratio(r->us.median, floor_us);
   fprintf(out, "<text x=\"%d\" y=\"%.1f\" text-anchor=\"end\">", SVG_LEFT - 10, middle + 5);
   svg_escape(img_role_name(r->role), out);
-  fprintf(out,
-          " <tspan fill=\"#888888\">x%u</tspan></text>\n"
-          "<rect x=\"%d\" y=\"%.1f\" width=\"%.1f\" height=\"%d\" fill=\"#7aa6d8\"/>"
-          "<rect x=\"%d\" y=\"%.1f\" width=\"%.1f\" height=\"%d\" fill=\"#d9822b\"/>"
-          "<line x1=\"%.1f\" y1=\"%.1f\" x2=\"%.1f\" y2=\"%.1f\" stroke=\"#1f3f66\" stroke-width=\"2\"/>\n",
-          r->n_dispatch, SVG_LEFT, y, length, SVG_HEIGHT, SVG_LEFT, y + 7, floor_length, SVG_HEIGHT - 14,
-          SVG_LEFT + r->us.low * unit, middle, SVG_LEFT + fmin(r->us.high * unit, SVG_BAR + 20.0), middle);
-  fprintf(out, "<text x=\"%d\" y=\"%.1f\">%.1f us, %.1f%%; %.0f GB/s; %.1f x floor</text>\n", SVG_LEFT + SVG_BAR + 30,
+  fprintf(out, " <tspan fill=\"#888888\">x%u</tspan></text>\n", r->n_dispatch);
+  svg_box(SVG_LEFT, y, svg_length(r->us.median, most_us), SVG_HEIGHT, SVG_TIME, out);
+  svg_box(SVG_LEFT, y, svg_length(floor_us, most_us), 6, SVG_FLOOR, out);
+  svg_box(SVG_LEFT, y + SVG_HEIGHT - 6, svg_length(r->empty_us.median, most_us), 6, SVG_EMPTY, out);
+  fprintf(out, "<line x1=\"%.1f\" y1=\"%.1f\" x2=\"%.1f\" y2=\"%.1f\" stroke=\"#1f3f66\" stroke-width=\"2\"/>\n",
+          SVG_LEFT + svg_length(r->us.low, most_us), middle, SVG_LEFT + svg_length(r->us.high, most_us), middle);
+  fprintf(out, "<text x=\"%d\" y=\"%.1f\">%.1f us, %.1f%%; %.0f GB/s; %.*f x floor</text>\n", SVG_LEFT + SVG_BAR + 30,
           middle + 5, r->us.median, 100 * profile_ratio(r->us.median, p->each_us.median),
-          profile_gb_s(bytes, r->us.median), profile_ratio(r->us.median, floor_us));
+          profile_gb_s(bytes, r->us.median), times < 100 ? 1 : 0, times);
 }
 
 void profile_svg(const struct profile *p, FILE *out) {

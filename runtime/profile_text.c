@@ -50,14 +50,14 @@ static void profile_print_head(const struct profile *p, FILE *out) {
 }
 
 static void profile_print_row(const struct profile *p, const char *name, uint32_t n, const struct spread *us,
-                              const struct profile_bytes *bytes, FILE *out) {
+                              double empty_us, const struct profile_bytes *bytes, FILE *out) {
   char range[40];
   uint64_t sum = profile_sum(bytes);
   double floor_us = profile_floor_us(p, sum);
-  fprintf(out, "%-20s %5u %10.1f %21s %6.1f %9.3f %9.3f %9.3f %8.1f %10.2f %8.1f\n", name, n, us->median,
-          profile_range(us, range), 100 * profile_ratio(us->median, p->each_us.median), (double)bytes->weights / 1e6,
-          (double)bytes->state / 1e6, (double)bytes->other / 1e6, profile_gb_s(sum, us->median), floor_us,
-          profile_ratio(us->median, floor_us));
+  fprintf(out, "%-20s %5u %10.1f %21s %6.1f %9.1f %9.3f %9.3f %9.3f %8.1f %10.2f %8.1f\n", name, n, us->median,
+          profile_range(us, range), 100 * profile_ratio(us->median, p->each_us.median), empty_us,
+          (double)bytes->weights / 1e6, (double)bytes->state / 1e6, (double)bytes->other / 1e6,
+          profile_gb_s(sum, us->median), floor_us, profile_ratio(us->median, floor_us));
 }
 
 static void profile_print_gap(const struct profile *p, FILE *out) {
@@ -81,13 +81,13 @@ static void profile_print_gap(const struct profile *p, FILE *out) {
 
 void profile_print(const struct profile *p, FILE *out) {
   profile_print_head(p, out);
-  fprintf(out, "\n%-20s %5s %10s %21s %6s %9s %9s %9s %8s %10s %8s\n", "role", "n", "us", "smallest..largest", "%",
-          "weight MB", "state MB", "other MB", "GB/s", "floor us", "x floor");
+  fprintf(out, "\n%-20s %5s %10s %21s %6s %9s %9s %9s %9s %8s %10s %8s\n", "role", "n", "us", "smallest..largest", "%",
+          "empty us", "weight MB", "state MB", "other MB", "GB/s", "floor us", "x floor");
   for (uint32_t i = 0; i < p->n_role; i++) {
     const struct profile_role *r = &p->role[i];
-    profile_print_row(p, img_role_name(r->role), r->n_dispatch, &r->us, &r->bytes, out);
+    profile_print_row(p, img_role_name(r->role), r->n_dispatch, &r->us, r->empty_us.median, &r->bytes, out);
   }
-  profile_print_row(p, "all", p->n_dispatch, &p->each_us, &p->bytes, out);
+  profile_print_row(p, "all", p->n_dispatch, &p->each_us, p->empty_each_us.median, &p->bytes, out);
   profile_print_gap(p, out);
 }
 
@@ -105,9 +105,10 @@ static json_t *profile_json_spread(const struct spread *s) {
 static json_t *profile_json_role(const struct profile *p, const struct profile_role *r) {
   uint64_t bytes = profile_sum(&r->bytes);
   double floor_us = profile_floor_us(p, bytes);
-  return json_pack("{s:s,s:I,s:o,s:o,s:f,s:f,s:f}", "role", img_role_name(r->role), "dispatches",
-                   (json_int_t)r->n_dispatch, "us", profile_json_spread(&r->us), "bytes", profile_json_bytes(&r->bytes),
-                   "gb_s", profile_gb_s(bytes, r->us.median), "floor_us", floor_us, "times_floor",
+  return json_pack("{s:s,s:I,s:o,s:o,s:o,s:f,s:f,s:f}", "role", img_role_name(r->role), "dispatches",
+                   (json_int_t)r->n_dispatch, "us", profile_json_spread(&r->us), "empty_us",
+                   profile_json_spread(&r->empty_us), "bytes", profile_json_bytes(&r->bytes), "gb_s",
+                   profile_gb_s(bytes, r->us.median), "floor_us", floor_us, "times_floor",
                    profile_ratio(r->us.median, floor_us));
 }
 
@@ -118,11 +119,13 @@ json_t *profile_json(const struct profile *p) {
     sum_us += p->role[i].us.median;
     json_array_append_new(roles, profile_json_role(p, &p->role[i]));
   }
-  json_t *gap = json_pack("{s:o,s:o,s:o,s:o,s:f,s:f,s:f,s:f}", "step_us", profile_json_spread(&p->whole_us), "host_us",
-                          profile_json_spread(&p->host_us), "one_by_one_us", profile_json_spread(&p->each_us),
-                          "empty_step_us", profile_json_spread(&p->empty_us), "sum_of_roles_us", sum_us, "floor_us",
-                          floor_us, "floor_weights_state_us", profile_floor_us(p, p->bytes.weights + p->bytes.state),
-                          "times_floor", profile_ratio(p->whole_us.median, floor_us));
+  json_t *gap =
+      json_pack("{s:o,s:o,s:o,s:o,s:o,s:f,s:f,s:f,s:f}", "step_us", profile_json_spread(&p->whole_us), "host_us",
+                profile_json_spread(&p->host_us), "one_by_one_us", profile_json_spread(&p->each_us), "empty_step_us",
+                profile_json_spread(&p->empty_us), "empty_one_by_one_us", profile_json_spread(&p->empty_each_us),
+                "sum_of_roles_us", sum_us, "floor_us", floor_us, "floor_weights_state_us",
+                profile_floor_us(p, p->bytes.weights + p->bytes.state), "times_floor",
+                profile_ratio(p->whole_us.median, floor_us));
   return json_pack("{s:s,s:s,s:I,s:s,s:s,s:s,s:I,s:I,s:I,s:I,s:{s:o,s:s,s:o,s:o,s:I,s:I},s:o,s:I,s:I,s:o,s:o}", "model",
                    p->model, "quantization", p->quantization, "n_layer", (json_int_t)p->n_layer, "device", p->device,
                    "tier", p->tier, "template", p->template, "n_row", (json_int_t)p->step.n_row, "n_sequence",

@@ -54,7 +54,8 @@ def check(image, *args, template, rows, sequences=1):
     assert p["dispatches"] == sum(r["dispatches"] for r in p["roles"]) and p["barriers"] > 0
     gap, ceiling = p["gap"], p["ceiling"]["gb_s"]
     assert ceiling == p["ceiling"][p["ceiling"]["by"]] and ceiling["median"] == max(p["ceiling"][by]["median"] for by in ("read", "copy")), p["ceiling"]
-    for spread in [ceiling, p["ceiling"]["read"], p["ceiling"]["copy"], *(r["us"] for r in p["roles"]), gap["step_us"], gap["host_us"], gap["one_by_one_us"], gap["empty_step_us"]]:
+    for spread in [ceiling, p["ceiling"]["read"], p["ceiling"]["copy"], *(r["us"] for r in p["roles"]), *(r["empty_us"] for r in p["roles"]), gap["step_us"], gap["host_us"], gap["one_by_one_us"], gap["empty_step_us"],
+                   gap["empty_one_by_one_us"]]:
         assert 0 < spread["min"] <= spread["median"] <= spread["max"], spread
     for r in p["roles"]:
         assert r["bytes"]["all"] == r["bytes"]["weights"] + r["bytes"]["state"] + r["bytes"]["other"]
@@ -65,6 +66,7 @@ def check(image, *args, template, rows, sequences=1):
     # Roles are sums of the dispatches' times of one repetition: so are their extremes' sums, and all of it when there is one repetition.
     assert sum(r["us"]["min"] for r in p["roles"]) <= gap["one_by_one_us"]["min"] * 1.000001
     assert sum(r["us"]["max"] for r in p["roles"]) >= gap["one_by_one_us"]["max"] * 0.999999
+    assert sum(r["empty_us"]["min"] for r in p["roles"]) <= gap["empty_one_by_one_us"]["min"] * 1.000001
     assert abs(gap["sum_of_roles_us"] - sum(r["us"]["median"] for r in p["roles"])) < 1e-3 * gap["sum_of_roles_us"]
     if p["repetitions"] == 1:
         assert abs(gap["sum_of_roles_us"] - gap["one_by_one_us"]["median"]) < 1e-6 * gap["sum_of_roles_us"]
