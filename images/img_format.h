@@ -12,7 +12,7 @@
 
 #define IMG_MAGIC "MOEIMAGE" /* 8 bytes, no terminator */
 #define IMG_MAJOR 1
-#define IMG_MINOR 0
+#define IMG_MINOR 1
 #define IMG_ALIGN 65536u          /* sections */
 #define IMG_PLANE_ALIGN 256u      /* planes and tables inside their sections, buffers inside arenas */
 #define IMG_HASH_BYTES 32         /* BLAKE2b-256 */
