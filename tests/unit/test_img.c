@@ -345,7 +345,7 @@ static void test_header(void **state) {
   spill(copy, bytes);                                                                                                  \
   expect(CODE, TEXT)
   HEADER(MOE_FAILED, "not a device image", p->magic[0] = 'X');
-  HEADER(MOE_DECLINED, "image format 2.0, this build reads 1.x", p->major = 2);
+  HEADER(MOE_DECLINED, "image format 2.1, this build reads 1.x", p->major = 2);
   HEADER(MOE_OK, "", p->minor = 9);
   HEADER(MOE_FAILED, "33 sections", p->n_section = 33);
   HEADER(MOE_FAILED, "header bytes", p->header_bytes = 0xffffffff);
