@@ -14,7 +14,8 @@
  *   layer counts as if it saw everything.
  * - RECURRENT: the region in the block of every sequence of the step.
  * - ACT: of the region, which is declared for as many rows as the template takes, the share that the step has (roles
- *   head and sample: of the selects), also where less is used (partial sums of splits).
+ *   head and sample: of the selects). Of attention only what is not written too: its partial sums are declared for
+ *   all the splits that a long context would have.
  * - TABLES: the region.
  * - STEP, SLOT, RESULT: nothing; some kilobytes.
  * - A dispatch with a table in device memory: instead of the whole arenas that it declares, the planes that the table

@@ -157,7 +157,8 @@ static void profile_count(void *user, const struct img_inst *inst, uint32_t tabl
     if (r->arena == IMG_ARENA_WEIGHTS)
       d->bytes.weights += r->bytes == IMG_WHOLE_ARENA ? bytes : profile_weights(c, inst->role, offset, bytes);
     if (r->arena == IMG_ARENA_RECURRENT) d->bytes.state += bytes * c->step.n_sequence;
-    if (r->arena == IMG_ARENA_ACT) d->bytes.other += profile_act(c, inst->role, bytes);
+    bool scratch = inst->role == IMG_ROLE_ATTENTION && (r->access & IMG_ACCESS_WRITE);
+    if (r->arena == IMG_ARENA_ACT && !scratch) d->bytes.other += profile_act(c, inst->role, bytes);
     if (r->arena == IMG_ARENA_TABLES) d->bytes.other += bytes;
   }
 }

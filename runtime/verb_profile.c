@@ -1,11 +1,7 @@
 /* verb_profile.c: `moert profile`: where the time of a step goes, as tables, JSON or a picture.
  *
- * Owns: the options, opening the image for them, where results go. Does not own: measuring (profile.h).
- * The JSON object: model, quantization, n_layer, device, tier, template, n_row, n_sequence, n_depth, repetitions,
- * ceiling {gb_s, by, read, copy, bytes, repetitions}, roles [{role, dispatches, us, empty_us, bytes {weights, state,
- * other, all}, gb_s, floor_us, times_floor}], dispatches, barriers, bytes, gap {step_us, host_us, one_by_one_us,
- * empty_step_us, empty_one_by_one_us, sum_of_roles_us, floor_us, floor_weights_state_us, times_floor}; the ceiling's
- * gb_s, read and copy and every us and _us that was measured is {median, min, max}. */
+ * Owns: the options, opening the image for them, where results go. Does not own: measuring (profile.h). VERBS.md says
+ * what is printed. */
 #include "profile.h"
 #include "verbs.h"
 

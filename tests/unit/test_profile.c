@@ -38,12 +38,15 @@ static const struct img_region region[] = {
     REGION(1, WEIGHTS, 22528, 1600),      /* 3: their biases */
     REGION(1, WEIGHTS, 24320, 700),       /* 4: of as many rows as experts, but no biases */
     REGION(1, ACT, 0, 8000),              /* 5 */
-    REGION(1, STATE, 0, IMG_WHOLE_ARENA), /* 6: attention */
+    REGION(1, STATE, 0, IMG_WHOLE_ARENA), /* 6 */
     REGION(3, STATE, 0, IMG_WHOLE_ARENA), /* 7: store */
     REGION(3, RECURRENT, 128, 512),       /* 8 */
     REGION(3, ACT, 0, 6400),              /* 9: logits of 8 selects */
     REGION(1, TABLES, 0, 256),            /* 10 */
     REGION(1, STEP, 0, IMG_WHOLE_ARENA),  /* 11 */
+    REGION(1, STATE, 0, IMG_WHOLE_ARENA), /* 12: attention with its rows, and partial sums, which do not count */
+    REGION(1, ACT, 0, 800),
+    REGION(3, ACT, 4096, 80000),
 };
 #define DISPATCH(ROLE, FIRST, N)                                                                                       \
   {                                                                                                                    \
@@ -59,7 +62,7 @@ static const struct img_inst inst[] = {
     {.op = IMG_OP_BARRIER},
     {.op = IMG_OP_DISPATCH, .role = IMG_ROLE_SAMPLE, .first_region = 9, .n_region = 3},
     DISPATCH(ROPE_STORE, 7, 1), /* 7: the body */
-    DISPATCH(ATTENTION, 6, 1),
+    DISPATCH(ATTENTION, 12, 3),
 };
 static const struct img_body body[] = {{.first_inst = 7, .n_inst = 2}};
 static const struct img_template template[] = {
@@ -98,9 +101,9 @@ static void test_bytes_of_two_rows(void **state) {
   count((struct profile_step){.n_row = 2, .n_sequence = 2, .depth = 10}, d);
   expect(&d[0], IMG_ROLE_EMBED, 2 * 64, 0, 0);
   expect(&d[1], IMG_ROLE_ROPE_STORE, 0, 2 * 24, 0); /* layer 0: K0 / PAGE_TOK = 24 bytes a token */
-  expect(&d[2], IMG_ROLE_ATTENTION, 0, 2 * 11 * 24, 0);
+  expect(&d[2], IMG_ROLE_ATTENTION, 0, 2 * 11 * 24, 800 / 4);
   expect(&d[3], IMG_ROLE_ROPE_STORE, 0, 2 * 4, 0);
-  expect(&d[4], IMG_ROLE_ATTENTION, 0, 2 * 11 * 4, 0);
+  expect(&d[4], IMG_ROLE_ATTENTION, 0, 2 * 11 * 4, 800 / 4);
   expect(&d[5], IMG_ROLE_GATE_UP, 16000 / 2 + 1600 / 2 + 700, 0, 8000 / 4); /* 8 of 16 experts; 2 of 8 rows */
   expect(&d[6], IMG_ROLE_ROUTER, 16000, 0, 0);                              /* not a role of experts */
   expect(&d[7], IMG_ROLE_DELTA, 0, 2 * 512, 0);
@@ -112,7 +115,7 @@ static void test_bytes_of_a_prompt(void **state) {
   struct profile_dispatch d[9];
   count((struct profile_step){.n_row = 8, .n_sequence = 1, .depth = 100}, d);
   expect(&d[0], IMG_ROLE_EMBED, 8 * 64, 0, 0);
-  expect(&d[2], IMG_ROLE_ATTENTION, 0, 108 * 24, 0);            /* once for all rows */
+  expect(&d[2], IMG_ROLE_ATTENTION, 0, 108 * 24, 800);          /* once for all rows */
   expect(&d[5], IMG_ROLE_GATE_UP, 16000 + 1600 + 700, 0, 8000); /* never more than all experts */
   expect(&d[7], IMG_ROLE_DELTA, 0, 512, 0);
   expect(&d[8], IMG_ROLE_SAMPLE, 0, 0, 6400 / 8 + 256); /* one select of eight */
