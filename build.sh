@@ -2,8 +2,8 @@
 # build.sh: the one entry to building, trying, testing and measuring moec and moert. `./build.sh help` lists the verbs.
 #
 # Owns: the verbs and the table of Debian packages. Does not own: how sources become programs (CMakeLists.txt), the
-#   third-party libraries that Debian 12 is too old for (cmake/toolchain.sh), the chat template engine (cmake/jinja.sh),
-#   published vocabularies for tests (cmake/vocabularies.sh).
+#   third-party libraries that Debian 12 is too old for (cmake/toolchain.sh), the chat template engine (cmake/jinja.sh), a driver with
+#   matrices (cmake/lavapipe.sh), published vocabularies for tests (cmake/vocabularies.sh).
 # Invariants: every verb may be called first on a bare Debian 12 or newer; a failure ends the script with a message and a
 #   code that is not 0; nothing outside the tree and the cache is written, but for Debian packages when it runs as root.
 set -euo pipefail
@@ -52,6 +52,7 @@ usage: ./build.sh [verb]
   deps           only install what is missing (as root) or name it; build the toolchain into the cache
   demo           build, compile the embedded model, serve it on a free local port, ask it a question
   test [--all]   build twice (optimized, and Debug with sanitizers) and run the tests; --all: also the slow ones
+  test --matrix  build, and run the tests of the matrix tiers on a CPU driver that has matrices (Debian 13's, from the cache)
   bench          measure the embedded model on this machine's Vulkan device
   fmt [--check]  format the C sources; --check only says which would change
   clean          remove build/ and build-debug/ (the cache stays)
@@ -147,11 +148,23 @@ verb_demo() {
   say 'the server is stopped; done'
 }
 
+# The kernel tests and a golden of the tiers whose kernels need matrices, by a driver that is not this machine's (cmake/lavapipe.sh).
+test_matrix() {
+  verb_build
+  local driver; driver=$(cmake/lavapipe.sh)/run
+  say "running the tests of the matrix tiers with $driver"
+  "$driver" "$PWD/build/tests/kernels/test_khr"
+  MATRIX=1 TESTS_DIR=$PWD/tests BUILD_DIR=$PWD/build MOEC=$PWD/build/moec MOERT="'$driver' '$PWD/build/moert'" PYTHONDONTWRITEBYTECODE=1 \
+    python3 tests/golden/test_matrix.py
+  say 'the tests of the matrix tiers passed'
+}
+
 verb_test() {
   local when=fast
   case ${1:-} in
     '') ;;
     --all) when='(fast|all)' ;;
+    --matrix) test_matrix; return ;;
     *) usage >&2; exit 2 ;;
   esac
   verb_build

@@ -14,6 +14,8 @@ static const struct {
     {KERNEL_EMBED, "N_ROW"},
     {KERNEL_GEMM, "N_ROW"},
     {KERNEL_GEMM, "X_ROWS"},
+    {KERNEL_GEMM_KHR, "N_ROW"},
+    {KERNEL_GEMM_KHR, "X_ROWS"},
     {KERNEL_NORM, "N_ROW"},
     {KERNEL_ROPE_STORE, "N_ROW"},
     {KERNEL_CONCAT_STORE, "N_ROW"},
@@ -30,6 +32,8 @@ static const struct {
     {KERNEL_GATED_NORM, "N_ROW"},
     {KERNEL_EXPERT_GATE_UP_GEMM, "N_ROW"},
     {KERNEL_EXPERT_DOWN_GEMM, "N_ROW"},
+    {KERNEL_EXPERT_GATE_UP_GEMM_KHR, "N_ROW"},
+    {KERNEL_EXPERT_DOWN_GEMM_KHR, "N_ROW"},
 };
 
 /* The request that is compiled for a dispatch. */

@@ -139,6 +139,12 @@ int pass_residual(const struct pass *p, int i, int *x) {
 
 /* ---- Products ---- */
 
+double pass_matrix_rows(uint32_t rows, double n_out) {
+  double tm = rows <= 16 ? 16 : rows <= 32 ? 32 : 64;
+  while (tm > 16 && rows / tm * n_out / 64 < PASS_TILES) tm /= 2;
+  return tm;
+}
+
 void pass_product(struct pass *p, int i, enum img_role role, uint64_t y, int add) {
   const struct ir_node *node = &p->graph->node[i];
   uint32_t rows = node->selected ? p->n_select : p->n_row;
@@ -148,6 +154,7 @@ void pass_product(struct pass *p, int i, enum img_role role, uint64_t y, int add
   double scale = node->op == IR_LINEAR ? ir_scale(node) : 1;
   if (residual) scale *= ir_scale(&p->graph->node[add]);
   double n_in = (double)w->dim[0], n_out = (double)w->dim[1], n_mat = node->op == IR_HEAD_LINEAR ? node->a.n_head : 1;
+  double tm = p->tier >= IMG_TIER_KHR ? pass_matrix_rows(rows, n_out * n_mat) : 32;
   /* One row: the norm is cheaper again in every workgroup than in a dispatch and a barrier of its own. */
   int norm = gemv && p->n_row == 1 ? p->value[node->in[0]].norm : IR_NONE;
   if (norm != IR_NONE && (p->graph->node[norm].a.scale != 0 || node->op == IR_HEAD_LINEAR)) norm = IR_NONE;
@@ -165,10 +172,10 @@ void pass_product(struct pass *p, int i, enum img_role role, uint64_t y, int add
               PASS_ARGS({"weight", weight}, {"x", PASS_ACT(x)}, {"norm", n}, {"bias", b}, {"y", PASS_ACT(y)},
                         {"step", PASS_STEP}));
   else
-    pass_emit(p, KERNEL_GEMM, role,
+    pass_emit(p, p->tier >= IMG_TIER_KHR ? KERNEL_GEMM_KHR : KERNEL_GEMM, role,
               PASS_PARAMS({"FMT", format}, {"N_IN", n_in}, {"N_OUT", n_out}, {"N_ROW", rows},
                           {"X_STRIDE", n_in * n_mat}, {"Y_STRIDE", n_out * n_mat}, {"N_MAT", n_mat},
-                          {"X_ROWS", p->n_row}, {"TM", 32}, {"RESIDUAL", residual}, {"BIAS", bias}, {"SCALE", scale},
+                          {"X_ROWS", p->n_row}, {"TM", tm}, {"RESIDUAL", residual}, {"BIAS", bias}, {"SCALE", scale},
                           {"ROWSEL", node->selected}),
               PASS_ARGS({"weight", weight}, {"x", PASS_ACT(x)}, {"bias", b}, {"y", PASS_ACT(y)}, {"step", PASS_STEP}));
 }

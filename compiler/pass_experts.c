@@ -14,6 +14,7 @@ static bool pass_row_by_row(const struct pass *p, const struct ir_attr *a) {
 /* Rows of a tile: near the mean number of pairs an expert gets. */
 static double pass_tile_rows(const struct pass *p, const struct ir_attr *a) {
   uint64_t mean = (uint64_t)p->n_row * a->n_expert_used / a->n_expert;
+  if (p->tier >= IMG_TIER_KHR) return mean <= 8 ? 16 : mean <= 16 ? 32 : 64;
   return mean <= 8 ? 8 : 32;
 }
 
@@ -170,15 +171,15 @@ bool pass_gate_up(struct pass *p, int i) {
                         {"ids", routed ? PASS_ACT(v.act) : PASS_NONE}, {"h", PASS_ACT(h)}, {"gate_bias", b_gate},
                         {"up_bias", b_up}, {"step", PASS_STEP}));
   else
-    pass_emit(p, KERNEL_EXPERT_GATE_UP_GEMM, IMG_ROLE_GATE_UP,
-              PASS_PARAMS({"FMT_GATE", format_gate}, {"FMT_UP", format_up}, {"D_MODEL", d_model}, {"D_FF", d_ff},
-                          {"N_EXPERT", a->n_expert}, {"N_EXPERT_USED", a->n_expert_used}, {"N_ROW", p->n_row},
-                          {"TM", pass_tile_rows(p, a)}, {"ROUTED", routed}, {"ACTIVATION", mul->a.activation},
-                          {"BIAS", bias}),
-              PASS_ARGS({"xn", PASS_ACT(xn)}, {"gate", w_gate}, {"up", w_up},
-                        {"tiles", routed ? PASS_ACT(v.tiles) : PASS_NONE},
-                        {"pairs", routed ? PASS_ACT(v.pairs) : PASS_NONE}, {"h", PASS_ACT(h)}, {"gate_bias", b_gate},
-                        {"up_bias", b_up}, {"step", PASS_STEP}));
+    pass_emit(
+        p, p->tier >= IMG_TIER_KHR ? KERNEL_EXPERT_GATE_UP_GEMM_KHR : KERNEL_EXPERT_GATE_UP_GEMM, IMG_ROLE_GATE_UP,
+        PASS_PARAMS({"FMT_GATE", format_gate}, {"FMT_UP", format_up}, {"D_MODEL", d_model}, {"D_FF", d_ff},
+                    {"N_EXPERT", a->n_expert}, {"N_EXPERT_USED", a->n_expert_used}, {"N_ROW", p->n_row},
+                    {"TM", pass_tile_rows(p, a)}, {"ROUTED", routed}, {"ACTIVATION", mul->a.activation},
+                    {"BIAS", bias}),
+        PASS_ARGS({"xn", PASS_ACT(xn)}, {"gate", w_gate}, {"up", w_up},
+                  {"tiles", routed ? PASS_ACT(v.tiles) : PASS_NONE}, {"pairs", routed ? PASS_ACT(v.pairs) : PASS_NONE},
+                  {"h", PASS_ACT(h)}, {"gate_bias", b_gate}, {"up_bias", b_up}, {"step", PASS_STEP}));
   p->covered[mul->in[0]] = p->covered[mul->in[1]] = true;
   pass_done(p, i, h);
   return true;
@@ -202,7 +203,7 @@ static void pass_down_tiles(struct pass *p, const struct pass_down *d) {
   struct plan_operand weight = pass_plane(p, d->w_node, 0, false, &format);
   bool bias = d->down->weight[1] != NULL;
   uint64_t y = pass_buffer(p, p->n_row, d->down->width);
-  pass_emit(p, KERNEL_EXPERT_DOWN_GEMM, IMG_ROLE_DOWN,
+  pass_emit(p, p->tier >= IMG_TIER_KHR ? KERNEL_EXPERT_DOWN_GEMM_KHR : KERNEL_EXPERT_DOWN_GEMM, IMG_ROLE_DOWN,
             PASS_PARAMS({"FMT", format}, {"D_FF", d_ff}, {"D_MODEL", d_model}, {"N_EXPERT", a->n_expert},
                         {"N_EXPERT_USED", a->n_expert_used}, {"N_ROW", p->n_row}, {"TM", pass_tile_rows(p, a)},
                         {"BIAS", bias}),

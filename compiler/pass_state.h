@@ -10,6 +10,10 @@
 /* Rows up to which a product runs as GEMV, every weight row read once for all of them (kernels.def: gemv). */
 enum { PASS_FEW_ROWS = 8 };
 
+/* Tiles that a dense product on subgroup matrices is cut into at least, by the rows of a tile: as many as a large GPU
+ * has processors. */
+enum { PASS_TILES = 128 };
+
 /* Where a node's value is. */
 struct pass_value {
   bool ready;
@@ -93,6 +97,10 @@ int pass_residual(const struct pass *p, int i, int *x);
  * which the formats decide. */
 void pass_emit(struct pass *p, enum kernel_id kernel, enum img_role role, const struct shadergen_param *params,
                const struct pass_arg *args);
+
+/* Rows of a tile of a dense product on subgroup matrices: as many as there are, up to 64, while there are PASS_TILES
+ * workgroups to be had. */
+double pass_matrix_rows(uint32_t rows, double n_out);
 
 /* Appends y = W x for `rows` rows of node i, a LINEAR (with its bias and scale), a HEAD_LINEAR or a ROUTER's logits:
  * GEMV or GEMM. add: the ADD that y is the other input of (y += its scale times the product), or IR_NONE. */

@@ -28,6 +28,9 @@ enum moe_code vk_api_load_instance(struct vk_api *api, VkInstance instance, stru
   if (!api->NAME) return moe_fail(err, MOE_DECLINED, "the Vulkan loader has no vk" #NAME);
   VK_INSTANCE(F)
 #undef F
+#define F(NAME) api->NAME = (PFN_vk##NAME)api->GetInstanceProcAddr(instance, "vk" #NAME);
+  VK_INSTANCE_OPTIONAL(F)
+#undef F
   return MOE_OK;
 }
 

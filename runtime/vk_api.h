@@ -71,11 +71,15 @@
   F(CmdResetQueryPool)                                                                                                 \
   F(CmdWriteTimestamp)
 
+/* What an instance has only with a driver that has the extension; NULL otherwise. */
+#define VK_INSTANCE_OPTIONAL(F) F(GetPhysicalDeviceCooperativeMatrixPropertiesKHR)
+
 struct vk_api {
   void *library;
 #define F(NAME) PFN_vk##NAME NAME;
   VK_GLOBAL(F)
   VK_INSTANCE(F)
+  VK_INSTANCE_OPTIONAL(F)
   VK_DEVICE(F)
 #undef F
   PFN_vkGetInstanceProcAddr GetInstanceProcAddr;

@@ -192,13 +192,18 @@ static VkResult vk_device_make(struct vk_device *device) {
 #include "img_features.def"
 #undef IMG_FEATURE
   };
+  static const char *const matrix_extension[] = {VK_KHR_COOPERATIVE_MATRIX_EXTENSION_NAME};
   VkPhysicalDeviceVulkan13Features f13 = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_3_FEATURES,
                                           .subgroupSizeControl =
                                               device->gpu->subgroup_control || device->gpu->full_subgroups,
                                           .computeFullSubgroups = device->gpu->full_subgroups,
                                           .shaderIntegerDotProduct = HAS(DOT_PRODUCT)};
+  VkPhysicalDeviceCooperativeMatrixFeaturesKHR matrix = {
+      .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_COOPERATIVE_MATRIX_FEATURES_KHR,
+      .pNext = device->gpu->api_version >= VK_API_VERSION_1_3 ? &f13 : NULL,
+      .cooperativeMatrix = VK_TRUE};
   VkPhysicalDeviceVulkan12Features f12 = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_2_FEATURES,
-                                          .pNext = device->gpu->api_version >= VK_API_VERSION_1_3 ? &f13 : NULL,
+                                          .pNext = HAS(KHR_MATRIX) ? &matrix : matrix.pNext,
                                           .bufferDeviceAddress = HAS(BDA),
                                           .shaderInt8 = HAS(INT8),
                                           .shaderFloat16 = HAS(FLOAT16),
@@ -222,7 +227,9 @@ static VkResult vk_device_make(struct vk_device *device) {
   const VkDeviceCreateInfo info = {.sType = VK_STRUCTURE_TYPE_DEVICE_CREATE_INFO,
                                    .pNext = &features,
                                    .queueCreateInfoCount = 1,
-                                   .pQueueCreateInfos = &queue};
+                                   .pQueueCreateInfos = &queue,
+                                   .enabledExtensionCount = (uint32_t)(has >> VK_BIT_KHR_MATRIX & 1),
+                                   .ppEnabledExtensionNames = matrix_extension};
   return device->api.CreateDevice(device->physical, &info, NULL, &device->handle);
 }
 

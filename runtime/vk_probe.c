@@ -19,6 +19,7 @@ struct vk_probe_answers {
   VkPhysicalDeviceVulkan13Features f13;
   VkPhysicalDeviceVulkan11Properties p11;
   uint32_t resident; /* struct vk_gpu */
+  bool khr_matrix;
 };
 
 static bool vk_probe_subgroup(const struct vk_probe_answers *a, VkSubgroupFeatureFlags operations) {
@@ -43,6 +44,7 @@ static bool vk_probe_subgroup(const struct vk_probe_answers *a, VkSubgroupFeatur
 #define VK_HAS_SUBGROUP_EXTENDED(a) (a)->f12.shaderSubgroupExtendedTypes
 #define VK_HAS_DOT_PRODUCT(a) (a)->f13.shaderIntegerDotProduct
 #define VK_HAS_RESIDENT(a) (a)->resident
+#define VK_HAS_KHR_MATRIX(a) (a)->khr_matrix
 
 /* Whether MOERT_DENY_FEATURE names this feature. */
 static bool vk_probe_denied(const char *name) {
@@ -72,6 +74,33 @@ bool vk_probe_extension(const struct vk_api *api, VkPhysicalDevice physical, con
   bool found = false;
   if (list && api->EnumerateDeviceExtensionProperties(physical, NULL, &n, list) >= VK_SUCCESS)
     for (uint32_t i = 0; i < n && !found; i++) found = !strcmp(list[i].extensionName, name);
+  free(list);
+  return found;
+}
+
+/* Whether the device has the matrices of VK_KHR_cooperative_matrix that kernels take at this subgroup size. */
+static bool vk_probe_matrix(const struct vk_api *api, VkPhysicalDevice physical, uint32_t subgroup_size) {
+  VkPhysicalDeviceCooperativeMatrixFeaturesKHR matrix = {
+      .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_COOPERATIVE_MATRIX_FEATURES_KHR};
+  VkPhysicalDeviceFeatures2 features = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FEATURES_2, .pNext = &matrix};
+  if (!api->GetPhysicalDeviceCooperativeMatrixPropertiesKHR ||
+      !vk_probe_extension(api, physical, VK_KHR_COOPERATIVE_MATRIX_EXTENSION_NAME))
+    return false;
+  api->GetPhysicalDeviceFeatures2(physical, &features);
+  uint32_t n = 0, side = subgroup_size == 8 ? 8 : 16;
+  if (!matrix.cooperativeMatrix || subgroup_size < 8 ||
+      api->GetPhysicalDeviceCooperativeMatrixPropertiesKHR(physical, &n, NULL) != VK_SUCCESS || !n)
+    return false;
+  VkCooperativeMatrixPropertiesKHR *list = calloc(n, sizeof *list);
+  for (uint32_t i = 0; list && i < n; i++) list[i].sType = VK_STRUCTURE_TYPE_COOPERATIVE_MATRIX_PROPERTIES_KHR;
+  bool found = false;
+  if (list && api->GetPhysicalDeviceCooperativeMatrixPropertiesKHR(physical, &n, list) >= VK_SUCCESS)
+    for (uint32_t i = 0; i < n && !found; i++) {
+      const VkCooperativeMatrixPropertiesKHR *m = &list[i];
+      found = m->MSize == side && m->NSize == side && m->KSize == side && m->scope == VK_SCOPE_SUBGROUP_KHR &&
+              m->AType == VK_COMPONENT_TYPE_FLOAT16_KHR && m->BType == VK_COMPONENT_TYPE_FLOAT16_KHR &&
+              m->CType == VK_COMPONENT_TYPE_FLOAT32_KHR && m->ResultType == VK_COMPONENT_TYPE_FLOAT32_KHR;
+    }
   free(list);
   return found;
 }
@@ -203,6 +232,7 @@ void vk_probe_gpu(const struct vk_api *api, VkPhysicalDevice physical, struct vk
   api->GetPhysicalDeviceFeatures2(physical, &features);
   api->GetPhysicalDeviceProperties2(physical, &properties);
   a.f10 = features.features;
+  a.khr_matrix = vk_probe_matrix(api, physical, a.p11.subgroupSize);
 
   vk_probe_limits(&properties.properties, &a.p11, gpu);
   a.resident = gpu->resident = vk_probe_resident(gpu->type, vk_probe_multiprocessors(api, physical));
@@ -214,6 +244,7 @@ void vk_probe_gpu(const struct vk_api *api, VkPhysicalDevice physical, struct vk
   vk_probe_family(families, n_family, gpu);
   snprintf(gpu->driver, sizeof gpu->driver, "%s %s", p12.driverName, p12.driverInfo);
   if (gpu->type == VK_GPU_CPU) gpu->emulated |= gpu->features & IMG_FEATURE_RESIDENT; /* one at a time is no speed */
+  if (gpu->type == VK_GPU_CPU) gpu->emulated |= gpu->features & IMG_FEATURE_KHR_MATRIX;
   if (is_13) {
     if (!p13.integerDotProduct4x8BitPackedSignedAccelerated) gpu->emulated |= gpu->features & IMG_FEATURE_DOT_PRODUCT;
     gpu->max_buffer = p13.maxBufferSize;

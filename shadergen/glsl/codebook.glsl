@@ -76,10 +76,11 @@ uint codes_4(uint e) {
   return (e | (e << 4)) & 0x0f0f0f0fu;
 }
 /* Bytes of m as signed numbers, negative where s (4 bits) has a bit. */
-vec4 codes_signed(uint m, uint s) {
+uint codes_signed_bytes(uint m, uint s) {
   uint b = (s * 0x00204081u) & 0x01010101u;
-  return bytes_s8((m ^ (b * 255u)) + b);
+  return (m ^ (b * 255u)) + b;
 }
+vec4 codes_signed(uint m, uint s) { return bytes_s8(codes_signed_bytes(m, s)); }
 /* A unit's 32 sign bits from the low 28 of a word, seven for every eight weights: the number of negative ones is even. */
 uint codes_even_signs(uint w) {
   uint s = (w & 0x7fu) | ((w << 1) & 0x7f00u) | ((w << 2) & 0x7f0000u) | ((w << 3) & 0x7f000000u);
@@ -89,7 +90,8 @@ uint codes_even_signs(uint w) {
   return s | ((p & 0x01010101u) << 7);
 }
 /* IQ2: weights 8 + 17c + (c >> 1), that is 8, 25, 43. e: two-bit codes from bit 0 on; s: signs from bit 0 on. */
-vec4 codes_iq2(uint e, uint s) {
+uint codes_iq2_bytes(uint e, uint s) {
   uint c = codes_2(e & 255u);
-  return codes_signed(0x08080808u + 17u * c + ((c >> 1) & 0x01010101u), s & 15u);
+  return codes_signed_bytes(0x08080808u + 17u * c + ((c >> 1) & 0x01010101u), s & 15u);
 }
+vec4 codes_iq2(uint e, uint s) { return bytes_s8(codes_iq2_bytes(e, s)); }

@@ -5,6 +5,7 @@ log-probabilities; made by llama.cpp 0.7.0 on the CPU over the file's own weight
 import json
 import os
 import pathlib
+import shlex
 import subprocess
 import tempfile
 
@@ -28,7 +29,8 @@ def oracle(moec, model, ids, n):
 
 
 def moert(program, image, ids, n, *options):
-    return answer([program, "run"], image, ids, n, "--temp", "0", *options)
+    """program: a path, or a command that ends in one."""
+    return answer([*shlex.split(str(program)), "run"], image, ids, n, "--temp", "0", *options)
 
 
 def samples(path):
@@ -80,6 +82,7 @@ def must_fail(name, sample, got, *bars):
 
 
 BARS_IMAGE = 0.01, 0.15  # tier base
+BARS_KHR = 0.05, 0.5
 
 
 def compile_image(model, folder, *options):
@@ -88,8 +91,8 @@ def compile_image(model, folder, *options):
     return image
 
 
-def check_image(image, model, golden, *options, only=None):
-    """Every sample of a golden (or those numbered in `only`) through `moert run`; prints one line, raises AssertionError beyond BARS_IMAGE. The
+def check_image(image, model, golden, *options, only=None, bars=BARS_IMAGE):
+    """Every sample of a golden (or those numbered in `only`) through `moert run`; prints one line, raises AssertionError beyond the bars. The
     oracle is asked for router margins only when a difference is beyond the largest allowed."""
     errors, exempt, tokens = [], [], 0
     for i, sample in enumerate(samples(golden)):
@@ -98,15 +101,15 @@ def check_image(image, model, golden, *options, only=None):
         name, n = " ".join([f"{pathlib.Path(golden).stem}[{i}]", *options]), len(sample["ids"])
         got = moert(os.environ["MOERT"], image, sample["prompt_ids"], n, *options)
         try:
-            more = compare(name, sample, got, *BARS_IMAGE)
+            more = compare(name, sample, got, *bars)
         except AssertionError:
             margin = generated_margin(oracle(os.environ["MOEC"], model, sample["prompt_ids"], n))
             if not margin:
                 raise
-            more = compare(name, sample, got, *BARS_IMAGE, margin)
+            more = compare(name, sample, got, *bars, margin)
         assert got["text"] == sample["text"] or got["ids"] != sample["ids"], f'{name}: text {got["text"]!r}'
         if not errors:
-            must_fail(name, sample, got, *BARS_IMAGE)
+            must_fail(name, sample, got, *bars)
         errors, exempt, tokens = errors + more[0], exempt + more[1], tokens + len(got["ids"])
     assert errors, f"{golden}: nothing was compared"
     print(f"{' '.join([pathlib.Path(golden).stem, *options]):44s} {tokens:4d} tokens: mean {sum(errors) / len(errors):.5f}, largest {max(errors):.5f}",

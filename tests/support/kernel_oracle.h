@@ -16,6 +16,11 @@
  * computes in double. f32 sums of some thousand terms stay below 1e-6; a few inputs wrong by a quarter exceed the bar.
  */
 #define ORACLE_BAR 1e-5
+/* The bar of kernels that round weights and activations to f16 first: some 3e-4 of a sum each, a few times that at the
+ * worst of thousands. */
+#define ORACLE_BAR_F16 3e-3
+/* The bar that oracle_check applies; ORACLE_BAR until a test sets it. */
+extern double oracle_bar;
 
 struct oracle_rng {
   uint64_t state;
@@ -49,7 +54,7 @@ double oracle_dot(const struct oracle_weight *w, uint32_t mat, uint32_t row, con
 
 /* max |got - want| / rms(want). NaN counts as infinite. */
 double oracle_error(const float *got, const double *want, size_t n);
-/* Fails the test when the error exceeds the bar, and when `wrong`, a reference computed from a perturbed input, does
+/* Fails the test when the error exceeds oracle_bar, and when `wrong`, a reference computed from a perturbed input, does
  * not. wrong may be NULL. */
 void oracle_check(const char *what, const float *got, const double *want, const double *wrong, size_t n);
 

@@ -68,6 +68,17 @@ static enum moe_code find_family_and_memory(struct vkh_device *d, struct moe_err
   return MOE_OK;
 }
 
+static bool has_extension(struct vkh_device *d, const char *name) {
+  uint32_t n = 0;
+  VKH_CHECK(vkEnumerateDeviceExtensionProperties(d->physical, NULL, &n, NULL));
+  VkExtensionProperties *list = calloc(n + 1, sizeof *list);
+  bool found = false;
+  if (list && vkEnumerateDeviceExtensionProperties(d->physical, NULL, &n, list) == VK_SUCCESS)
+    for (uint32_t i = 0; i < n && !found; i++) found = !strcmp(list[i].extensionName, name);
+  free(list);
+  return found;
+}
+
 static enum moe_code create_device(struct vkh_device *d, struct moe_error *err) {
   VkPhysicalDeviceVulkan12Features have12 = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_2_FEATURES};
   VkPhysicalDeviceFeatures2 have = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FEATURES_2, .pNext = &have12};
@@ -76,7 +87,13 @@ static enum moe_code create_device(struct vkh_device *d, struct moe_error *err) 
       !have.features.shaderInt64)
     return moe_fail(err, MOE_FAILED,
                     "%s lacks buffer device addresses, the device-scope memory model or 64-bit integers", d->name);
+  static const char *const extension[] = {VK_KHR_COOPERATIVE_MATRIX_EXTENSION_NAME};
+  VkPhysicalDeviceCooperativeMatrixFeaturesKHR matrix = {
+      .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_COOPERATIVE_MATRIX_FEATURES_KHR, .cooperativeMatrix = VK_TRUE};
+  d->matrix = have12.shaderFloat16 && has_extension(d, extension[0]);
   VkPhysicalDeviceVulkan12Features want12 = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_2_FEATURES,
+                                             .pNext = d->matrix ? &matrix : NULL,
+                                             .shaderFloat16 = d->matrix,
                                              .bufferDeviceAddress = VK_TRUE,
                                              .vulkanMemoryModel = VK_TRUE,
                                              .vulkanMemoryModelDeviceScope = VK_TRUE};
@@ -90,7 +107,9 @@ static enum moe_code create_device(struct vkh_device *d, struct moe_error *err) 
   const VkDeviceCreateInfo info = {.sType = VK_STRUCTURE_TYPE_DEVICE_CREATE_INFO,
                                    .pNext = &want,
                                    .queueCreateInfoCount = 1,
-                                   .pQueueCreateInfos = &queue};
+                                   .pQueueCreateInfos = &queue,
+                                   .enabledExtensionCount = d->matrix,
+                                   .ppEnabledExtensionNames = extension};
   VKH_CHECK(vkCreateDevice(d->physical, &info, NULL, &d->device));
   vkGetDeviceQueue(d->device, d->family, 0, &d->queue);
   const VkCommandPoolCreateInfo pool = {.sType = VK_STRUCTURE_TYPE_COMMAND_POOL_CREATE_INFO,

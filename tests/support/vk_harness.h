@@ -10,6 +10,8 @@
 
 #include "shadergen.h"
 
+#include <stdbool.h>
+
 #include <vulkan/vulkan.h>
 
 #define VKH_GUARD 4096u        /* bytes before and after a buffer */
@@ -25,6 +27,7 @@ struct vkh_device {
   VkFence fence;
   uint32_t family, memory_type, subgroup;
   uint32_t n_resident; /* workgroups of kernels that need IMG_FEATURE_RESIDENT; 1 at first, a test sets it */
+  bool matrix;         /* VK_KHR_cooperative_matrix and f16 are there, and enabled */
   char name[256];
 };
 
