@@ -9,32 +9,40 @@
  * from the dispatch's own parameters.) The others size arrays or tiles by it. */
 static const struct {
   enum kernel_id kernel;
-  const char *param;
+  const char *param, *where; /* where: a parameter that must not be 0; NULL: always */
 } emit_row_bounds[] = {
-    {KERNEL_EMBED, "N_ROW"},
-    {KERNEL_GEMM, "N_ROW"},
-    {KERNEL_GEMM, "X_ROWS"},
-    {KERNEL_GEMM_KHR, "N_ROW"},
-    {KERNEL_GEMM_KHR, "X_ROWS"},
-    {KERNEL_NORM, "N_ROW"},
-    {KERNEL_ROPE_STORE, "N_ROW"},
-    {KERNEL_CONCAT_STORE, "N_ROW"},
-    {KERNEL_ATTENTION, "N_ROW"},
-    {KERNEL_SOFTCAP, "N_ROW"},
-    {KERNEL_ROUTER, "N_ROW"},
-    {KERNEL_TOPK, "N_ROW"},
-    {KERNEL_EXPERT_GATE_UP, "N_ROW"},
-    {KERNEL_EXPERT_DOWN, "N_ROW"},
-    {KERNEL_COMBINE, "N_ROW"},
-    {KERNEL_GLU, "N_ROW"},
-    {KERNEL_SHORT_CONV, "N_ROW"},
-    {KERNEL_DELTA_RULE, "N_ROW"},
-    {KERNEL_GATED_NORM, "N_ROW"},
-    {KERNEL_EXPERT_GATE_UP_GEMM, "N_ROW"},
-    {KERNEL_EXPERT_DOWN_GEMM, "N_ROW"},
-    {KERNEL_EXPERT_GATE_UP_GEMM_KHR, "N_ROW"},
-    {KERNEL_EXPERT_DOWN_GEMM_KHR, "N_ROW"},
+    {KERNEL_EMBED, "N_ROW", NULL},
+    {KERNEL_GEMM, "N_ROW", NULL},
+    {KERNEL_GEMM, "X_ROWS", NULL},
+    {KERNEL_GEMM_KHR, "N_ROW", NULL},
+    {KERNEL_GEMM_KHR, "X_ROWS", NULL},
+    {KERNEL_NORM, "N_ROW", NULL},
+    {KERNEL_ROPE_STORE, "N_ROW", NULL},
+    {KERNEL_CONCAT_STORE, "N_ROW", NULL},
+    {KERNEL_ATTENTION, "N_ROW", NULL},
+    {KERNEL_SOFTCAP, "N_ROW", NULL},
+    {KERNEL_ROUTER, "N_ROW", NULL},
+    {KERNEL_TOPK, "N_ROW", NULL},
+    {KERNEL_EXPERT_GATE_UP, "N_ROW", NULL},
+    {KERNEL_EXPERT_DOWN, "N_ROW", NULL},
+    {KERNEL_COMBINE, "N_ROW", NULL},
+    {KERNEL_GLU, "N_ROW", NULL},
+    {KERNEL_SHORT_CONV, "N_ROW", NULL},
+    {KERNEL_DELTA_RULE, "N_ROW", NULL},
+    {KERNEL_GATED_NORM, "N_ROW", NULL},
+    {KERNEL_EXPERT_GATE_UP_GEMM, "N_ROW", NULL},
+    {KERNEL_EXPERT_DOWN_GEMM, "N_ROW", NULL},
+    {KERNEL_EXPERT_GATE_UP_GEMM_KHR, "N_ROW", NULL},
+    {KERNEL_EXPERT_DOWN_GEMM_KHR, "N_ROW", NULL},
+    {KERNEL_EXPERT_GATE_UP_DOT, "N_ROW", "ROUTED"},
+    {KERNEL_EXPERT_DOWN_DOT, "N_ROW", NULL},
 };
+
+static double emit_param(const struct shadergen_request *r, const char *name) {
+  for (uint32_t i = 0; i < r->n_param; i++)
+    if (!strcmp(r->param[i].name, name)) return r->param[i].value;
+  return 0;
+}
 
 /* The request that is compiled for a dispatch. */
 static struct shadergen_request emit_module_request(const struct plan *plan, const struct plan_op *op) {
@@ -43,7 +51,8 @@ static struct shadergen_request emit_module_request(const struct plan *plan, con
     if (r.kernel == KERNEL_SAMPLE && !strcmp(r.param[i].name, "N_SELECT")) r.param[i].value = IMG_MAX_SELECT;
     if (r.kernel == KERNEL_ATTENTION && !strcmp(r.param[i].name, "N_SPLIT")) r.param[i].value = ATTENTION_MAX_SPLIT;
     for (size_t k = 0; k < sizeof emit_row_bounds / sizeof *emit_row_bounds; k++)
-      if (emit_row_bounds[k].kernel == r.kernel && !strcmp(emit_row_bounds[k].param, r.param[i].name))
+      if (emit_row_bounds[k].kernel == r.kernel && !strcmp(emit_row_bounds[k].param, r.param[i].name) &&
+          (!emit_row_bounds[k].where || emit_param(&r, emit_row_bounds[k].where) != 0))
         r.param[i].value = plan->max_row;
   }
   return r;

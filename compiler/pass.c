@@ -148,6 +148,10 @@ double pass_matrix_rows(uint32_t rows, double n_out) {
 void pass_product(struct pass *p, int i, enum img_role role, uint64_t y, int add) {
   const struct ir_node *node = &p->graph->node[i];
   uint32_t rows = node->selected ? p->n_select : p->n_row;
+  if (pass_has_dot(p, i, rows)) {
+    pass_gemv_dot(p, &i, 1, role, &y, add);
+    return;
+  }
   const struct gguf_tensor *w = node->weight[0];
   int bias = node->op == IR_LINEAR && node->weight[1] ? 1 : 0;
   bool gemv = rows <= PASS_FEW_ROWS, residual = add != IR_NONE;
@@ -199,6 +203,7 @@ static bool pass_linear(struct pass *p, int i) {
     p->value[add] = p->value[x];
     return true;
   }
+  if (pass_linear_dot(p, i, pass_linear_role(p, node))) return true;
   uint64_t y = pass_buffer(p, node->selected ? p->n_select : p->n_row, node->width);
   pass_product(p, i, pass_linear_role(p, node), y, IR_NONE);
   pass_done(p, i, y);

@@ -6,9 +6,11 @@
  * slots in turn, the residual. */
 #include "pass_state.h"
 
-/* Row by row while hardly any two rows share an expert; beyond, tiles read each expert's weights once. */
+/* Row by row while hardly any two rows share an expert; beyond, tiles read each expert's weights once. Tier dot has no
+ * tiles of its own, and a row's result there is the same in each number of few rows. */
 static bool pass_row_by_row(const struct pass *p, const struct ir_attr *a) {
-  return p->n_row <= PASS_FEW_ROWS && (uint64_t)p->n_row * a->n_expert_used <= a->n_expert;
+  if (p->n_row > PASS_FEW_ROWS) return false;
+  return p->tier >= IMG_TIER_DOT || (uint64_t)p->n_row * a->n_expert_used <= a->n_expert;
 }
 
 /* Rows of a tile: near the mean number of pairs an expert gets. */
@@ -155,14 +157,26 @@ bool pass_gate_up(struct pass *p, int i) {
   const struct ir_attr dense = {.n_expert = 1, .n_expert_used = 1}, *a = routed ? &gate->a : &dense;
   bool rows = routed ? pass_row_by_row(p, a) : p->n_row <= PASS_FEW_ROWS;
   double format_gate, format_up, d_model = (double)gate->weight[0]->dim[0], d_ff = (double)gate->weight[0]->dim[1];
-  uint64_t xn = pass_read(p, gate->in[0]), h = pass_buffer(p, p->n_row, mul->width);
+  bool dot = rows && pass_has_dot(p, mul->in[0], p->n_row) &&
+             gate->weight[0]->format_number == p->graph->node[mul->in[1]].weight[0]->format_number;
+  struct pass_norm norm = {.weight = PASS_NONE};
+  if (dot) norm = pass_norm_ahead(p, gate->in[0]);
+  uint64_t xn = dot ? norm.x : pass_read(p, gate->in[0]), h = pass_buffer(p, p->n_row, mul->width);
   struct plan_operand w_gate = pass_plane(p, mul->in[0], 0, false, &format_gate);
   struct plan_operand w_up = pass_plane(p, mul->in[1], 0, false, &format_up);
   const struct pass_value v = routed ? p->value[router] : (struct pass_value){0};
   bool bias = gate->weight[1] != NULL;
   struct plan_operand b_gate = bias ? pass_plane(p, mul->in[0], 1, true, NULL) : PASS_NONE;
   struct plan_operand b_up = bias ? pass_plane(p, mul->in[1], 1, true, NULL) : PASS_NONE;
-  if (rows)
+  if (dot)
+    pass_emit(p, KERNEL_EXPERT_GATE_UP_DOT, IMG_ROLE_GATE_UP,
+              PASS_PARAMS({"FMT", format_gate}, {"D_MODEL", d_model}, {"D_FF", d_ff}, {"N_EXPERT", a->n_expert},
+                          {"N_EXPERT_USED", a->n_expert_used}, {"N_ROW", p->n_row}, {"ROUTED", routed},
+                          {"ACTIVATION", mul->a.activation}, {"BIAS", bias}, {"NORM", norm.folded}, {"EPS", norm.eps}),
+              PASS_ARGS({"xn", PASS_ACT(xn)}, {"norm", norm.weight}, {"gate", w_gate}, {"up", w_up},
+                        {"ids", routed ? PASS_ACT(v.act) : PASS_NONE}, {"h", PASS_ACT(h)}, {"gate_bias", b_gate},
+                        {"up_bias", b_up}, {"step", PASS_STEP}));
+  else if (rows)
     pass_emit(p, KERNEL_EXPERT_GATE_UP, IMG_ROLE_GATE_UP,
               PASS_PARAMS({"FMT_GATE", format_gate}, {"FMT_UP", format_up}, {"D_MODEL", d_model}, {"D_FF", d_ff},
                           {"N_EXPERT", a->n_expert}, {"N_EXPERT_USED", a->n_expert_used}, {"N_ROW", p->n_row},
@@ -223,7 +237,8 @@ static void pass_down_rows(struct pass *p, const struct pass_down *d) {
   double format, d_ff = (double)d->down->weight[0]->dim[0], d_model = (double)d->down->weight[0]->dim[1];
   struct plan_operand weight = pass_plane(p, d->w_node, 0, false, &format);
   bool bias = d->down->weight[1] != NULL;
-  pass_emit(p, KERNEL_EXPERT_DOWN, IMG_ROLE_DOWN,
+  enum kernel_id kernel = pass_has_dot(p, d->w_node, p->n_row) ? KERNEL_EXPERT_DOWN_DOT : KERNEL_EXPERT_DOWN;
+  pass_emit(p, kernel, IMG_ROLE_DOWN,
             PASS_PARAMS({"FMT", format}, {"D_FF", d_ff}, {"D_MODEL", d_model}, {"N_EXPERT", a->n_expert},
                         {"N_EXPERT_USED", a->n_expert_used}, {"N_ROW", p->n_row}, {"BIAS", bias}, {"SHARED", d->shared},
                         {"RESIDUAL", d->residual}, {"SCALE", d->scale}),

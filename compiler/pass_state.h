@@ -101,6 +101,28 @@ void pass_emit(struct pass *p, enum kernel_id kernel, enum img_role role, const 
 /* Rows of a tile of a dense product on subgroup matrices: as many as there are, up to 64, while there are PASS_TILES
  * workgroups to be had. */
 double pass_matrix_rows(uint32_t rows, double n_out);
+/* ---- Tier dot (pass_dot.c) ---- */
+
+enum { PASS_DOT_PARTS = 3 }; /* matrices of a dispatch (kernels.def: gemv_dot) */
+
+/* Whether a kernel of tier dot takes the product i, a LINEAR or an EXPERT_LINEAR, of `rows` rows. */
+bool pass_has_dot(const struct pass *p, int i, uint32_t rows);
+
+/* How kernels that can compute a norm on the way read node `in`'s value: x and, when folded, the norm that is pending.
+ */
+struct pass_norm {
+  bool folded;
+  uint64_t x;
+  double eps;
+  struct plan_operand weight;
+};
+struct pass_norm pass_norm_ahead(struct pass *p, int in);
+
+/* Appends the products of n nodes, LINEARs of one input, into y[0 .. n - 1]. add: as in pass_product, of one node. */
+void pass_gemv_dot(struct pass *p, const int *nodes, int n, enum img_role role, const uint64_t *y, int add);
+
+/* Takes the LINEAR i, together with those behind it in the layer that read the same. */
+bool pass_linear_dot(struct pass *p, int i, enum img_role role);
 
 /* Appends y = W x for `rows` rows of node i, a LINEAR (with its bias and scale), a HEAD_LINEAR or a ROUTER's logits:
  * GEMV or GEMM. add: the ADD that y is the other input of (y += its scale times the product), or IR_NONE. */

@@ -70,6 +70,9 @@ uint32_t shadergen_codebooks_bytes(void);
 /* Whether a weight format (GGUF type number) has a decoder, and its name in GLSL ("q4_k"), or NULL. */
 const char *shadergen_format_name(uint32_t format);
 
+/* Whether it also has one to integers, which kernels of tier dot need. */
+bool shadergen_has_dot(uint32_t format);
+
 /* An entry of rope_store's table: the angle of one position in turns, as a fraction of 2^64. The kernel multiplies it
  * by the position modulo 2^64, so the angle modulo a turn is exact at any position. inv_freq: radians per position, 0
  * <= inv_freq < 2 pi. */

@@ -46,7 +46,7 @@ enum kernel_push_kind { KERNEL_PUSH_ADDRESS, KERNEL_PUSH_WORD };
 enum kernel_access { KERNEL_ACCESS_R = 1, KERNEL_ACCESS_W = 2, KERNEL_ACCESS_RW = 3 };
 
 #define KERNEL_MAX_PARAM 24
-#define KERNEL_MAX_PUSH 12
+#define KERNEL_MAX_PUSH 13
 
 struct kernel_param_info {
   const char *name, *what;

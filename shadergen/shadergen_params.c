@@ -11,8 +11,9 @@
 static const struct {
   uint32_t number;
   const char *name;
+  bool dot;
 } formats[] = {
-#define SHADERGEN_FORMAT(NUMBER, NAME) {NUMBER, #NAME},
+#define SHADERGEN_FORMAT(NUMBER, NAME, DOT) {NUMBER, #NAME, DOT},
 #include "shadergen_formats.def"
 #undef SHADERGEN_FORMAT
 };
@@ -21,6 +22,12 @@ const char *shadergen_format_name(uint32_t format) {
   for (size_t i = 0; i < sizeof formats / sizeof *formats; i++)
     if (formats[i].number == format) return formats[i].name;
   return NULL;
+}
+
+bool shadergen_has_dot(uint32_t format) {
+  for (size_t i = 0; i < sizeof formats / sizeof *formats; i++)
+    if (formats[i].number == format) return formats[i].dot;
+  return false;
 }
 
 static enum moe_code check_value(const struct kernel_info *info, const struct kernel_param_info *param, double value,

@@ -95,3 +95,12 @@ uint codes_iq2_bytes(uint e, uint s) {
   return codes_signed_bytes(0x08080808u + 17u * c + ((c >> 1) & 0x01010101u), s & 15u);
 }
 vec4 codes_iq2(uint e, uint s) { return bytes_s8(codes_iq2_bytes(e, s)); }
+/* Two entries: the 16 weights of a run. */
+uvec4 codes_iq2_q8(uint e0, uint e1, uint s) {
+  return uvec4(codes_iq2_bytes(e0, s), codes_iq2_bytes(e0 >> 8, s >> 4), codes_iq2_bytes(e1, s >> 8),
+               codes_iq2_bytes(e1 >> 8, s >> 12));
+}
+/* IQ1: eight times each code, plus `up` of its entry. */
+uvec4 codes_iq1_q8(uint e0, uint e1, uvec2 up) {
+  return 8u * uvec4(codes_2(e0 & 255u), codes_2((e0 >> 8) & 255u), codes_2(e1 & 255u), codes_2((e1 >> 8) & 255u)) + up.xxyy;
+}

@@ -33,3 +33,25 @@ iq1_m_unit iq1_m_load(iq1_m_block b, uint field, uint64_t matrix, uint n_in, uin
 vec4 iq1_m_four(uint e, uint down) { return bytes_u8(codes_2(e & 255u)) + ((down & 1u) != 0u ? -1.125 : -0.875); }
 vec4 iq1_m_lo(iq1_m_unit w, uint k) { return iq1_m_four(w.e.x >> (8 * k), w.h >> (3 + 4 * (k >> 1))) * w.d_lo; }
 vec4 iq1_m_hi(iq1_m_unit w, uint k) { return iq1_m_four(w.e.y >> (8 * k), w.h >> (11 + 4 * (k >> 1))) * w.d_hi; }
+
+#ifdef DOT8
+const bool iq1_m_MIN = true;
+struct iq1_m_raw { uvec2 q, s; uint high; };
+iq1_m_raw iq1_m_fetch(uint field, uint64_t matrix, uint n_in, uint n_out, uint row, uint p) {
+  return iq1_m_raw(mem_ld_uvec2(field, matrix + row * plane_row(n_in, 256, 32) + 8 * p),
+                   mem_ld_uvec2(field, matrix + iq1_m_scales(n_in, n_out) + row * plane_row(n_in, 256, 8) + (p >> 2) * 8),
+                   mem_ld_uint(field, matrix + iq1_m_high(n_in, n_out) + row * plane_row(n_in, 256, 16) + 4 * p));
+}
+/* Eight times the weight plus 9. */
+uvec4 iq1_m_q8(iq1_m_raw w, uint k) {
+  uint q = w.q[k >> 1] >> (16 * (k & 1)), h = w.high >> (8 * k);
+  return codes_iq1_q8(iq1_m_of(q, h), iq1_m_of(q >> 8, h >> 4),
+                      uvec2((h & 8u) != 0u ? 0u : 0x02020202u, (h & 128u) != 0u ? 0u : 0x02020202u));
+}
+void iq1_m_dm(iq1_m_raw w, uint p, out vec4 d, out vec4 m) {
+  uint s = uint(packUint2x32(w.s) >> (16 + 12 * (p & 3)));
+  d = unpackHalf2x16(w.s.x).x * 0.125 *
+      (1.0 + 2.0 * vec4(s & 7u, (s >> 3) & 7u, (s >> 6) & 7u, (s >> 9) & 7u));
+  m = 9.0 * d;
+}
+#endif

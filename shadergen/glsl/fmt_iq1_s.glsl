@@ -26,3 +26,24 @@ iq1_s_unit iq1_s_load(iq1_s_block b, uint field, uint64_t matrix, uint n_in, uin
 }
 vec4 iq1_s_lo(iq1_s_unit w, uint k) { return (bytes_u8(codes_2((w.e.x >> (8 * k)) & 255u)) + w.add) * w.d; }
 vec4 iq1_s_hi(iq1_s_unit w, uint k) { return (bytes_u8(codes_2((w.e.y >> (8 * k)) & 255u)) + w.add) * w.d; }
+
+#ifdef DOT8
+const bool iq1_s_MIN = true;
+struct iq1_s_raw { uvec2 q; uint high, d; };
+iq1_s_raw iq1_s_fetch(uint field, uint64_t matrix, uint n_in, uint n_out, uint row, uint p) {
+  return iq1_s_raw(mem_ld_uvec2(field, matrix + row * plane_row(n_in, 256, 32) + 8 * p),
+                   mem_ld_uint(field, matrix + iq1_s_high(n_in, n_out) + row * plane_row(n_in, 256, 16) + 4 * p),
+                   mem_ld_uint(field, matrix + iq1_s_d(n_in, n_out) + row * plane_row(n_in, 256, 2) + (p >> 3) * 4));
+}
+/* Eight times the weight plus 9. */
+uvec4 iq1_s_q8(iq1_s_raw w, uint k) {
+  uint q = w.q[k >> 1] >> (16 * (k & 1)), h = w.high >> (16 * (k >> 1)), bits = h >> (6 * (k & 1));
+  uint up = (h & 0x8000u) != 0u ? 0u : 0x02020202u;
+  return codes_iq1_q8(iq1_entry((q & 255u) | ((bits & 7u) << 8)), iq1_entry(((q >> 8) & 255u) | ((bits & 0x38u) << 5)),
+                      uvec2(up));
+}
+void iq1_s_dm(iq1_s_raw w, uint p, out vec4 d, out vec4 m) {
+  d = piece_half(w.d, p >> 2) * 0.125 * (1.0 + 2.0 * vec2((w.high >> 12) & 7u, (w.high >> 28) & 7u)).xxyy;
+  m = 9.0 * d;
+}
+#endif

@@ -27,3 +27,22 @@ iq2_s_unit iq2_s_load(iq2_s_block b, uint field, uint64_t matrix, uint n_in, uin
 }
 vec4 iq2_s_lo(iq2_s_unit w, uint k) { return codes_iq2(w.e.x >> (8 * k), w.signs >> (4 * k)) * w.d_lo; }
 vec4 iq2_s_hi(iq2_s_unit w, uint k) { return codes_iq2(w.e.y >> (8 * k), w.signs >> (16 + 4 * k)) * w.d_hi; }
+
+#ifdef DOT8
+const bool iq2_s_MIN = false;
+struct iq2_s_raw { uvec4 q; uint s, d; };
+iq2_s_raw iq2_s_fetch(uint field, uint64_t matrix, uint n_in, uint n_out, uint row, uint p) {
+  return iq2_s_raw(mem_ld_uvec4(field, matrix + row * plane_row(n_in, 256, 64) + 16 * p),
+                   mem_ld_uint(field, matrix + iq2_s_scales(n_in, n_out) + row * plane_row(n_in, 256, 16) + 4 * p),
+                   mem_ld_uint(field, matrix + iq2_s_d(n_in, n_out) + row * plane_row(n_in, 256, 2) + (p >> 3) * 4));
+}
+uvec4 iq2_s_q8(iq2_s_raw w, uint k) {
+  uint q = w.q[k & 2] >> (16 * (k & 1)), high = w.s >> (16 * (k >> 1) + 4 * (k & 1));
+  return codes_iq2_q8(iq2_s_entry((q & 255u) | ((high & 3u) << 8)), iq2_s_entry(((q >> 8) & 255u) | ((high & 12u) << 6)),
+                      w.q[(k & 2) + 1] >> (16 * (k & 1)));
+}
+void iq2_s_dm(iq2_s_raw w, uint p, out vec4 d, out vec4 m) {
+  d = piece_half(w.d, p >> 2) * 0.25 *
+      (0.5 + vec4((w.s >> 8) & 15u, (w.s >> 12) & 15u, (w.s >> 24) & 15u, w.s >> 28));
+}
+#endif

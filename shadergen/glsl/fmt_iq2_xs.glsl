@@ -29,3 +29,22 @@ iq2_xs_unit iq2_xs_load(iq2_xs_block b, uint field, uint64_t matrix, uint n_in, 
 }
 vec4 iq2_xs_lo(iq2_xs_unit w, uint k) { return codes_iq2(w.e.x >> (8 * k), w.signs >> (4 * k)) * w.d_lo; }
 vec4 iq2_xs_hi(iq2_xs_unit w, uint k) { return codes_iq2(w.e.y >> (8 * k), w.signs >> (16 + 4 * k)) * w.d_hi; }
+
+#ifdef DOT8
+const bool iq2_xs_MIN = false;
+struct iq2_xs_raw { uvec4 q; uint s, d; };
+iq2_xs_raw iq2_xs_fetch(uint field, uint64_t matrix, uint n_in, uint n_out, uint row, uint p) {
+  return iq2_xs_raw(mem_ld_uvec4(field, matrix + row * plane_row(n_in, 256, 64) + 16 * p),
+                    mem_ld_uint(field, matrix + iq2_xs_scales(n_in, n_out) + row * plane_row(n_in, 256, 8) + (p >> 1) * 4),
+                    mem_ld_uint(field, matrix + iq2_xs_d(n_in, n_out) + row * plane_row(n_in, 256, 2) + (p >> 3) * 4));
+}
+uvec4 iq2_xs_q8(iq2_xs_raw w, uint k) {
+  uint seven = (w.q[k] >> 9) & 0x007f007fu;
+  return codes_iq2_q8(iq2_xs_entry(w.q[k] & 511u), iq2_xs_entry((w.q[k] >> 16) & 511u),
+                      codes_even_signs((seven | seven >> 9) & 0x3fffu));
+}
+void iq2_xs_dm(iq2_xs_raw w, uint p, out vec4 d, out vec4 m) {
+  uint s = w.s >> (16 * (p & 1));
+  d = piece_half(w.d, p >> 2) * 0.25 * (0.5 + vec4(s & 15u, (s >> 4) & 15u, (s >> 8) & 15u, (s >> 12) & 15u));
+}
+#endif

@@ -39,3 +39,27 @@ vec4 iq3_s_lo(iq3_s_unit w, uint k) {
 vec4 iq3_s_hi(iq3_s_unit w, uint k) {
   return iq3_s_four((k < 2 ? w.e.z : w.e.w) >> (16 * (k & 1)), w.signs >> (16 + 4 * k)) * w.d;
 }
+
+#ifdef DOT8
+const bool iq3_s_MIN = false;
+struct iq3_s_raw { uvec4 q; uvec2 signs; uint high, s, d; };
+iq3_s_raw iq3_s_fetch(uint field, uint64_t matrix, uint n_in, uint n_out, uint row, uint p) {
+  uint64_t s = matrix + iq3_s_scales(n_in, n_out) + row * plane_row(n_in, 256, 12) + (p >> 2) * 12;
+  return iq3_s_raw(mem_ld_uvec4(field, matrix + row * plane_row(n_in, 256, 64) + 16 * p),
+                   mem_ld_uvec2(field, matrix + iq3_s_signs(n_in, n_out) + row * plane_row(n_in, 256, 32) + 8 * p),
+                   mem_ld_uint(field, s + 4 * ((p >> 1) & 1)) >> (16 * (p & 1)), mem_ld_uint(field, s + 8),
+                   mem_ld_uint(field, matrix + iq3_s_d(n_in, n_out) + row * plane_row(n_in, 256, 2) + (p >> 3) * 4));
+}
+uvec4 iq3_s_q8(iq3_s_raw w, uint k) {
+  uvec4 m;
+  [[unroll]] for (uint j = 0; j < 4; j++) {
+    uint c = codes_4(iq3_s_entry(((w.q[k] >> (8 * j)) & 255u) | ((w.high >> (4 * k + j)) & 1u) << 8));
+    m[j] = codes_signed_bytes(0x01010101u + 2u * c, (w.signs[k >> 1] >> (16 * (k & 1) + 4 * j)) & 15u);
+  }
+  return m;
+}
+void iq3_s_dm(iq3_s_raw w, uint p, out vec4 d, out vec4 m) {
+  uint s = w.s >> (8 * (p & 3));
+  d = piece_half(w.d, p >> 2) * (1.0 + 2.0 * vec2(s & 15u, (s >> 4) & 15u)).xxyy;
+}
+#endif

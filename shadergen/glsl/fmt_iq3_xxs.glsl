@@ -34,3 +34,25 @@ vec4 iq3_xxs_lo(iq3_xxs_unit w, uint k) {
 vec4 iq3_xxs_hi(iq3_xxs_unit w, uint k) {
   return iq3_xxs_four((k < 2 ? w.e.z : w.e.w) >> (16 * (k & 1)), w.signs >> (16 + 4 * k)) * w.d;
 }
+
+#ifdef DOT8
+const bool iq3_xxs_MIN = false;
+struct iq3_xxs_raw { uvec4 q; uvec2 signs; uint d; };
+iq3_xxs_raw iq3_xxs_fetch(uint field, uint64_t matrix, uint n_in, uint n_out, uint row, uint p) {
+  return iq3_xxs_raw(mem_ld_uvec4(field, matrix + row * plane_row(n_in, 256, 64) + 16 * p),
+                     mem_ld_uvec2(field, matrix + iq3_xxs_signs(n_in, n_out) + row * plane_row(n_in, 256, 32) + 8 * p),
+                     mem_ld_uint(field, matrix + iq3_xxs_d(n_in, n_out) + row * plane_row(n_in, 256, 2) + (p >> 3) * 4));
+}
+uvec4 iq3_xxs_q8(iq3_xxs_raw w, uint k) {
+  uint signs = codes_even_signs(w.signs[k >> 1]) >> (16 * (k & 1));
+  uvec4 m;
+  [[unroll]] for (uint j = 0; j < 4; j++) {
+    uint c = codes_4(iq3_xxs_entry((w.q[k] >> (8 * j)) & 255u));
+    m[j] = codes_signed_bytes(0x04040404u + 8u * c + (((c + 0x01010101u) >> 2) & 0x02020202u), (signs >> (4 * j)) & 15u);
+  }
+  return m;
+}
+void iq3_xxs_dm(iq3_xxs_raw w, uint p, out vec4 d, out vec4 m) {
+  d = piece_half(w.d, p >> 2) * 0.5 * (0.5 + vec2(w.signs >> 28)).xxyy;
+}
+#endif

@@ -19,3 +19,18 @@ iq4_nl_unit iq4_nl_load(iq4_nl_block b, uint field, uint64_t matrix, uint n_in, 
 }
 vec4 iq4_nl_lo(iq4_nl_unit w, uint k) { return iq4_four(w.q[k] & 0x0f0f0f0fu) * w.d; }
 vec4 iq4_nl_hi(iq4_nl_unit w, uint k) { return iq4_four((w.q[k] >> 4) & 0x0f0f0f0fu) * w.d; }
+
+#ifdef DOT8
+const bool iq4_nl_MIN = false;
+struct iq4_nl_raw { uvec4 q[2]; uint s; };
+iq4_nl_raw iq4_nl_fetch(uint field, uint64_t matrix, uint n_in, uint n_out, uint row, uint p) {
+  iq4_nl_raw w;
+  uint64_t q = matrix + row * plane_row(n_in, 32, 16);
+  w.q[0] = mem_ld_uvec4(field, q + 32 * p);
+  w.q[1] = mem_ld_uvec4(field, q + 16 * piece_second(n_in, p));
+  w.s = mem_ld_uint(field, matrix + iq4_nl_scales(n_in, n_out) + row * plane_row(n_in, 32, 2) + 4 * p);
+  return w;
+}
+uvec4 iq4_nl_q8(iq4_nl_raw w, uint k) { return iq4_q8(nibbles_16(w.q, k)); }
+void iq4_nl_dm(iq4_nl_raw w, uint p, out vec4 d, out vec4 m) { d = unpackHalf2x16(w.s).xxyy; }
+#endif

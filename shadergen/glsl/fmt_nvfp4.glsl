@@ -26,3 +26,18 @@ nvfp4_unit nvfp4_load(nvfp4_block b, uint field, uint64_t matrix, uint n_in, uin
 }
 vec4 nvfp4_lo(nvfp4_unit w, uint k) { return fp4_four(w.q[k] & 0x0f0f0f0fu) * w.d_lo; }
 vec4 nvfp4_hi(nvfp4_unit w, uint k) { return fp4_four((w.q[k] >> 4) & 0x0f0f0f0fu) * w.d_hi; }
+
+#ifdef DOT8
+const bool nvfp4_MIN = true;
+struct nvfp4_raw { uvec4 q[2]; uint s; };
+nvfp4_raw nvfp4_fetch(uint field, uint64_t matrix, uint n_in, uint n_out, uint row, uint p) {
+  uint64_t q = matrix + row * plane_row(n_in, 64, 32) + 32 * p;
+  return nvfp4_raw(uvec4[2](mem_ld_uvec4(field, q), mem_ld_uvec4(field, q + 16)),
+                   mem_ld_uint(field, matrix + nvfp4_scales(n_in, n_out) + row * plane_row(n_in, 64, 4) + 4 * p));
+}
+uvec4 nvfp4_q8(nvfp4_raw w, uint k) { return fp4_q8(nibbles_16(w.q, k)); }
+void nvfp4_dm(nvfp4_raw w, uint p, out vec4 d, out vec4 m) {
+  [[unroll]] for (uint k = 0; k < 4; k++) d[k] = nvfp4_scale((w.s >> (8 * k)) & 255u);
+  m = 16.0 * d;
+}
+#endif

@@ -18,3 +18,19 @@ q2_k_unit q2_k_load(q2_k_block b, uint field, uint64_t matrix, uint n_in, uint n
 }
 vec4 q2_k_lo(q2_k_unit w, uint k) { return bytes_u8(bits2(w.q.x, k)) * w.d.x - w.d.y; }
 vec4 q2_k_hi(q2_k_unit w, uint k) { return bytes_u8(bits2(w.q.y, k)) * w.d.z - w.d.w; }
+
+#ifdef DOT8
+const bool q2_k_MIN = true;
+struct q2_k_raw { uvec4 q; uint s, d; };
+q2_k_raw q2_k_fetch(uint field, uint64_t matrix, uint n_in, uint n_out, uint row, uint p) {
+  return q2_k_raw(mem_ld_uvec4(field, matrix + row * plane_row(n_in, 256, 64) + 16 * p),
+                  mem_ld_uint(field, matrix + q2_k_scales(n_in, n_out) + row * plane_row(n_in, 256, 16) + 4 * p),
+                  mem_ld_uint(field, matrix + q2_k_d(n_in, n_out) + row * plane_row(n_in, 256, 4) + (p >> 2) * 4));
+}
+uvec4 q2_k_q8(q2_k_raw w, uint k) { return four_bits2(w.q[k]); }
+void q2_k_dm(q2_k_raw w, uint p, out vec4 d, out vec4 m) {
+  vec2 s = unpackHalf2x16(w.d);
+  d = s.x * bytes_u8(w.s & 0x0f0f0f0fu);
+  m = s.y * bytes_u8((w.s >> 4) & 0x0f0f0f0fu);
+}
+#endif

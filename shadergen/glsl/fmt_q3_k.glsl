@@ -29,3 +29,25 @@ vec4 q3_k_lo(q3_k_unit w, uint k) {
 vec4 q3_k_hi(q3_k_unit w, uint k) {
   return (bytes_u8(bits2(w.q.y, k) | (((w.high >> (4 + k)) & 0x01010101u) << 2)) - 4.0) * w.d_hi;
 }
+
+#ifdef DOT8
+const bool q3_k_MIN = true;
+struct q3_k_raw { uvec4 q; uvec2 high; uvec3 s; uint d; };
+q3_k_raw q3_k_fetch(uint field, uint64_t matrix, uint n_in, uint n_out, uint row, uint p) {
+  uint64_t s = matrix + q3_k_scales(n_in, n_out) + row * plane_row(n_in, 256, 12) + (p >> 2) * 12;
+  return q3_k_raw(mem_ld_uvec4(field, matrix + row * plane_row(n_in, 256, 64) + 16 * p),
+                  mem_ld_uvec2(field, matrix + q3_k_high(n_in, n_out) + row * plane_row(n_in, 256, 32) + 8 * p),
+                  uvec3(mem_ld_uint(field, s), mem_ld_uint(field, s + 4), mem_ld_uint(field, s + 8)),
+                  mem_ld_uint(field, matrix + q3_k_d(n_in, n_out) + row * plane_row(n_in, 256, 2) + (p >> 3) * 4));
+}
+uvec4 q3_k_q8(q3_k_raw w, uint k) {
+  return four_bits2(w.q[k]) | fifth_bits(w.high[k >> 1] >> (4 * (k & 1))) >> 2;
+}
+void q3_k_dm(q3_k_raw w, uint p, out vec4 d, out vec4 m) {
+  uvec3 s = w.s >> (8 * (p & 3));
+  uvec4 n = uvec4((s.x & 15u) | ((s.z & 3u) << 4), (s.y & 15u) | ((s.z & 12u) << 2),
+                  ((s.x >> 4) & 15u) | (((s.z >> 4) & 3u) << 4), ((s.y >> 4) & 15u) | (((s.z >> 4) & 12u) << 2));
+  d = piece_half(w.d, p >> 2) * (vec4(n) - 32.0);
+  m = 4.0 * d;
+}
+#endif

@@ -27,3 +27,23 @@ vec4 q5_1_lo(q5_1_unit w, uint k) {
 vec4 q5_1_hi(q5_1_unit w, uint k) {
   return bytes_u8(((w.q[k] >> 4) & 0x0f0f0f0fu) | (((w.high >> (4 + k)) & 0x01010101u) << 4)) * w.d.x + w.d.y;
 }
+
+#ifdef DOT8
+const bool q5_1_MIN = true;
+struct q5_1_raw { uvec4 q[2]; uvec2 high; uvec2 s; };
+q5_1_raw q5_1_fetch(uint field, uint64_t matrix, uint n_in, uint n_out, uint row, uint p) {
+  q5_1_raw w;
+  uint64_t q = matrix + row * plane_row(n_in, 32, 16);
+  w.q[0] = mem_ld_uvec4(field, q + 32 * p);
+  w.q[1] = mem_ld_uvec4(field, q + 16 * piece_second(n_in, p));
+  w.high = mem_ld_uvec2(field, matrix + q5_1_high(n_in, n_out) + row * plane_row(n_in, 32, 4) + 8 * p);
+  w.s = mem_ld_uvec2(field, matrix + q5_1_scales(n_in, n_out) + row * plane_row(n_in, 32, 4) + 8 * p);
+  return w;
+}
+uvec4 q5_1_q8(q5_1_raw w, uint k) { return nibbles_16(w.q, k) | fifth_bits(w.high[k >> 1] >> (4 * (k & 1))); }
+void q5_1_dm(q5_1_raw w, uint p, out vec4 d, out vec4 m) {
+  vec4 s = vec4(unpackHalf2x16(w.s.x), unpackHalf2x16(w.s.y));
+  d = s.xxzz;
+  m = -s.yyww;
+}
+#endif

@@ -30,3 +30,23 @@ vec4 q5_k_lo(q5_k_unit w, uint k) {
 vec4 q5_k_hi(q5_k_unit w, uint k) {
   return bytes_u8(((w.q[k] >> 4) & 0x0f0f0f0fu) | (((w.high >> (4 + k)) & 0x01010101u) << 4)) * w.s.d_hi - w.s.m_hi;
 }
+
+#ifdef DOT8
+const bool q5_k_MIN = true;
+struct q5_k_raw { uvec4 q[2], s; uvec2 high; };
+q5_k_raw q5_k_fetch(uint field, uint64_t matrix, uint n_in, uint n_out, uint row, uint p) {
+  uint64_t q = matrix + row * plane_row(n_in, 256, 128) + 32 * p;
+  q5_k_raw w;
+  w.q[0] = mem_ld_uvec4(field, q);
+  w.q[1] = mem_ld_uvec4(field, q + 16);
+  w.high = mem_ld_uvec2(field, matrix + q5_k_high(n_in, n_out) + row * plane_row(n_in, 256, 32) + 8 * p);
+  w.s = mem_ld_uvec4(field, matrix + q5_k_scales(n_in, n_out) + row * plane_row(n_in, 256, 16) + (p >> 2) * 16);
+  return w;
+}
+uvec4 q5_k_q8(q5_k_raw w, uint k) { return nibbles_32(w.q, k) | fifth_bits(w.high[k & 1] >> (4 * (k >> 1))); }
+void q5_k_dm(q5_k_raw w, uint p, out vec4 d, out vec4 m) {
+  scale_k s = scale_k_of(w.s, p & 3);
+  d = vec2(s.d_lo, s.d_hi).xxyy;
+  m = vec2(s.m_lo, s.m_hi).xxyy;
+}
+#endif

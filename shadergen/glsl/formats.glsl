@@ -10,6 +10,15 @@
  *   struct <name>_unit   <name>_load(block, field, matrix, n_in, n_out, row, u)
  *   vec4 <name>_lo(unit, k), <name>_hi(unit, k)                              elements 4k .. 4k + 3 of the low and the high run
  * matrix: address of the matrix in its plane.
+ *
+ * Most formats also give weights as integers, for packed dot products (kernels that define DOT8; a 1 in shadergen_formats.def). These work in
+ * pieces of 64 weights, units 2p and 2p + 1, in runs k = 0 .. 3 of 16 in their order. The last piece of a row may have one unit alone: its
+ * other runs are then any weights of the row, and the caller's activations for them zero. A fmt file defines
+ *   const bool <name>_MIN                                                    whether m below is not zero
+ *   struct <name>_raw  <name>_fetch(field, matrix, n_in, n_out, row, p)      loads alone: nothing in it waits for one
+ *   uvec4 <name>_q8(raw, k)                                                  run k as signed bytes q, in order
+ *   void <name>_dm(raw, p, out d, out m)                                     weight = d[k] * q - m[k]
+ * k is a literal after unrolling.
  * main begins with codebook_stage() (codebook.glsl). */
 #include "plane.glsl"
 
@@ -26,6 +35,10 @@
 #ifndef FMT_UP
 #define FMT_UP 12
 #endif
+#ifdef KERNEL_gemv_dot
+#define FMT_2 FMT
+#define FMT_3 FMT
+#endif
 #endif
 #ifndef FMT
 #define FMT -1
@@ -36,7 +49,13 @@
 #ifndef FMT_UP
 #define FMT_UP -1
 #endif
-#define FMT_USED(N) (FMT == N || FMT_GATE == N || FMT_UP == N)
+#ifndef FMT_2
+#define FMT_2 -1
+#endif
+#ifndef FMT_3
+#define FMT_3 -1
+#endif
+#define FMT_USED(N) (FMT == N || FMT_GATE == N || FMT_UP == N || FMT_2 == N || FMT_3 == N)
 
 #define FMT_NAME_0 f32
 #define FMT_NAME_1 f16

@@ -5,4 +5,6 @@ uint fp4_bytes(uint w) {
   m += (m & (big * 3)) + ((big & m & (m >> 1)) << 1);
   return 0x10101010u + m - ((m & (((w >> 3) & 0x01010101u) * 15)) << 1);
 }
+/* Twice the values. */
 vec4 fp4_four(uint w) { return bytes_u8(fp4_bytes(w)) - 16.0; }
+uvec4 fp4_q8(uvec4 w) { return uvec4(fp4_bytes(w.x), fp4_bytes(w.y), fp4_bytes(w.z), fp4_bytes(w.w)); }

@@ -29,3 +29,18 @@ uint plane_u8(uint field, uint64_t address) {
 uint bits2(uint word, uint k) { return (word >> (2 * k)) & 0x03030303u; }
 /* First element of a unit of a 256-block. */
 uint unit_base_256(uint u) { return (u >> 1) * 64 + (u & 1) * 16; }
+
+/* For decoders of pieces (formats.glsl). Unit 2p + 1 of a row, or unit 2p where the row ends with it. */
+uint piece_second(uint n_in, uint p) { return n_in % 64 == 0 ? 2 * p + 1 : min(2 * p + 1, n_in / 32 - 1); }
+/* The f16 of a block out of the word that holds it and its neighbour's. */
+float piece_half(uint w, uint block) {
+  vec2 pair = unpackHalf2x16(w);
+  return (block & 1u) != 0u ? pair.y : pair.x;
+}
+/* Run k of two units of nibbles of step 16, and of step 32. */
+uvec4 nibbles_16(uvec4 q[2], uint k) { return (q[k >> 1] >> (4 * (k & 1))) & 0x0f0f0f0fu; }
+uvec4 nibbles_32(uvec4 q[2], uint k) { return (q[k & 1] >> (4 * (k >> 1))) & 0x0f0f0f0fu; }
+/* Bit 8b + j of a word to bit 4 of byte b of word j. */
+uvec4 fifth_bits(uint w) { return ((uvec4(w) >> uvec4(0, 1, 2, 3)) & 0x01010101u) << 4; }
+/* Bits 8b + 2j and 8b + 2j + 1 of a word to byte b of word j. */
+uvec4 four_bits2(uint w) { return (uvec4(w) >> uvec4(0, 2, 4, 6)) & 0x03030303u; }

@@ -18,7 +18,7 @@
   } while (0)
 
 static enum moe_code create_instance(struct vkh_device *d, struct moe_error *err) {
-  const VkApplicationInfo app = {.sType = VK_STRUCTURE_TYPE_APPLICATION_INFO, .apiVersion = VK_API_VERSION_1_2};
+  const VkApplicationInfo app = {.sType = VK_STRUCTURE_TYPE_APPLICATION_INFO, .apiVersion = VK_API_VERSION_1_3};
   const VkInstanceCreateInfo info = {.sType = VK_STRUCTURE_TYPE_INSTANCE_CREATE_INFO, .pApplicationInfo = &app};
   uint32_t n = 0, wanted = 0;
   if (vkCreateInstance(&info, NULL, &d->instance) != VK_SUCCESS ||
@@ -80,7 +80,11 @@ static bool has_extension(struct vkh_device *d, const char *name) {
 }
 
 static enum moe_code create_device(struct vkh_device *d, struct moe_error *err) {
-  VkPhysicalDeviceVulkan12Features have12 = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_2_FEATURES};
+  VkPhysicalDeviceProperties properties;
+  vkGetPhysicalDeviceProperties(d->physical, &properties);
+  VkPhysicalDeviceVulkan13Features have13 = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_3_FEATURES};
+  VkPhysicalDeviceVulkan12Features have12 = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_2_FEATURES,
+                                             .pNext = properties.apiVersion >= VK_API_VERSION_1_3 ? &have13 : NULL};
   VkPhysicalDeviceFeatures2 have = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FEATURES_2, .pNext = &have12};
   vkGetPhysicalDeviceFeatures2(d->physical, &have);
   if (!have12.bufferDeviceAddress || !have12.vulkanMemoryModel || !have12.vulkanMemoryModelDeviceScope ||
@@ -88,11 +92,16 @@ static enum moe_code create_device(struct vkh_device *d, struct moe_error *err) 
     return moe_fail(err, MOE_FAILED,
                     "%s lacks buffer device addresses, the device-scope memory model or 64-bit integers", d->name);
   static const char *const extension[] = {VK_KHR_COOPERATIVE_MATRIX_EXTENSION_NAME};
+  d->dot_product = have13.shaderIntegerDotProduct;
+  VkPhysicalDeviceVulkan13Features want13 = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_3_FEATURES,
+                                             .shaderIntegerDotProduct = have13.shaderIntegerDotProduct};
   VkPhysicalDeviceCooperativeMatrixFeaturesKHR matrix = {
-      .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_COOPERATIVE_MATRIX_FEATURES_KHR, .cooperativeMatrix = VK_TRUE};
+      .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_COOPERATIVE_MATRIX_FEATURES_KHR,
+      .pNext = d->dot_product ? &want13 : NULL,
+      .cooperativeMatrix = VK_TRUE};
   d->matrix = have12.shaderFloat16 && has_extension(d, extension[0]);
   VkPhysicalDeviceVulkan12Features want12 = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_2_FEATURES,
-                                             .pNext = d->matrix ? &matrix : NULL,
+                                             .pNext = d->matrix ? &matrix : matrix.pNext,
                                              .shaderFloat16 = d->matrix,
                                              .bufferDeviceAddress = VK_TRUE,
                                              .vulkanMemoryModel = VK_TRUE,
