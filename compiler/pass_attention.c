@@ -42,7 +42,7 @@ static uint32_t pass_splits(const struct pass *p, const struct ir_attr *a) {
            pages = (p->graph->n_ctx + 63) / 64;
   if (a->window > 0 && pages > a->window / 64 + 2) pages = a->window / 64 + 2;
   uint32_t splits = 1;
-  while (splits < ATTENTION_MAX_SPLIT && 2 * splits * groups * p->n_row <= 256 && splits < pages / 2) splits *= 2;
+  while (splits < ATTENTION_MAX_SPLIT && 2 * splits * groups * p->n_row <= 256 && splits < pages) splits *= 2;
   return splits;
 }
 

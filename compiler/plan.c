@@ -52,7 +52,7 @@ enum plan_kv plan_kv_find(const char *name) {
 /* Bytes of a head's elements of a page's tokens. */
 static uint64_t plan_head_bytes(enum plan_kv kv, uint64_t d) {
   static const uint64_t bits[] = {[PLAN_KV_F16] = 16, [PLAN_KV_F32] = 32, [PLAN_KV_Q8_0] = 8};
-  return PLAN_PAGE_TOK * (d * bits[kv] / 8 + (kv == PLAN_KV_Q8_0 ? d / 32 * 2 : 0));
+  return PLAN_PAGE_TOK * (d * bits[kv] / 8 + (kv == PLAN_KV_Q8_0 ? (d + 63) / 64 * 4 : 0));
 }
 
 enum moe_code plan_init(struct plan *plan, const struct ir_graph *graph, enum plan_kv kv, uint32_t max_row,

@@ -2,8 +2,9 @@
  * and one split, so that keys and values are read once for all of them; attention_narrow.glsl and attention_wide.glsl are the two
  * manners. With more than one split in use the last one to arrive combines the partial results in split order.
  *
- * The grid has a fixed number of splits. How many a row uses, and which pages each has, follows from the row's position alone: at least
- * SPLIT_PAGES pages a split, page i of those in sight belongs to split i % live; the others return at once and are not combined. */
+ * The grid has a fixed number of splits. How many a row uses, and which pages each has, follows from the row's position alone:
+ * one for up to SPLIT_PAGES pages (combining costs as much as two pages), else one a page; page i of those in sight belongs to split
+ * i % live; the others return at once and are not combined. */
 #version 460
 #extension GL_GOOGLE_include_directive : require
 #define KERNEL_attention
@@ -62,7 +63,7 @@ void main() {
   begin = WINDOW > 0 && n_pos > WINDOW ? n_pos - WINDOW : 0;
   page = begin / 64;
   n_page = (n_pos + 63) / 64 - page;
-  live = min(splits, (n_page + SPLIT_PAGES - 1) / SPLIT_PAGES);
+  live = n_page > SPLIT_PAGES ? min(splits, n_page) : 1;
   if (split >= live) return;
   if (SUBGROUP <= 8)
     attend_narrow(slot);

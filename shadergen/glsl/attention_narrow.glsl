@@ -7,7 +7,7 @@ bool narrow_stores(uint k) { return TID < SUBGROUP && TID + k * SUBGROUP < N_QUA
 
 /* Four elements from a page. */
 vec4 narrow_quad(uint64_t head, uint d, uint pos, uint quad) {
-  return kv_quad(kv_load(head, d, 4, pos, 4 * quad), d, pos, 4 * quad, false);
+  return kv_quad(kv_load(head, d, 4, pos, 4 * quad), 4 * quad, false);
 }
 
 /* Lane l has the elements 4 * l * SPREAD and on of every head. */

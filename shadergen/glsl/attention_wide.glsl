@@ -105,7 +105,7 @@ void wide_logits(wide_round at) {
     [[unroll]] for (uint c = 0; c < K_CHUNKS; c++) {
       uint e = wide_element(D_HEAD, K_CHUNK, c);
       [[unroll]] for (uint j = 0; j < K_CHUNK / 4; j++) {
-        vec4 v = kv_quad(wide_k[i * K_CHUNKS + c], D_HEAD, wide_pos_inside(at, i), e, j > 0);
+        vec4 v = kv_quad(wide_k[i * K_CHUNKS + c], e, j > 0);
         [[unroll]] for (uint h = 0; h < HP; h++) {
           vec4 q = wide_q[h][c * (K_CHUNK / 4) + j];
           s[h] = fma(v.w, q.w, fma(v.z, q.z, fma(v.y, q.y, fma(v.x, q.x, s[h]))));
@@ -159,7 +159,7 @@ void wide_values(wide_round at) {
     [[unroll]] for (uint c = 0; c < V_CHUNKS; c++) {
       uint e = wide_element(D_HEAD_V, V_CHUNK, c);
       [[unroll]] for (uint j = 0; j < V_CHUNK / 4; j++) {
-        vec4 v = kv_quad(wide_v[i * V_CHUNKS + c], VALUE_D, wide_pos_inside(at, i), e, j > 0);
+        vec4 v = kv_quad(wide_v[i * V_CHUNKS + c], e, j > 0);
         [[unroll]] for (uint h = 0; h < HEADS; h++) wide_acc[h][c * (V_CHUNK / 4) + j] += w[h / 4][h % 4] * v;
       }
     }
@@ -283,22 +283,41 @@ void wide_split_weights() {
   }
 }
 
-const uint AT_ONCE = 8; /* partial sums in flight */
+/* A column is a quad of a head. PARTS invocations share one, each adds every PARTS-th split, and their sums are added in order. */
+const uint COLUMNS = HEADS * N_QUAD, AT_ONCE = 16; /* partial sums in flight */
+const uint ABREAST = COLUMNS < WG ? COLUMNS : WG, SHARES = WG / ABREAST, ROOM = SUBGROUPS * STAGED / HEADS;
+const uint PARTS = SHARES < ROOM ? SHARES : ROOM; /* as many as wide_stage has room for */
+
 void wide_combine() {
-  wide_split_weights();
-  barrier();
-  for (uint i = TID; i - TID < HEADS * N_QUAD; i += WG) {
-    uint item = min(i, HEADS * N_QUAD - 1), h = item / N_QUAD, quad = item % N_QUAD;
+  uint part = min(TID / ABREAST, PARTS - 1);
+  for (uint base = 0; base < COLUMNS; base += ABREAST) {
+    uint column = min(base + TID % ABREAST, COLUMNS - 1), h = column / N_QUAD, quad = column % N_QUAD;
+    bool stores = TID < ABREAST && base + TID < COLUMNS;
     uint64_t p = partial_of(head + h, 0) + 16 * quad;
     vec4 y = vec4(0);
-    for (uint first = 0; first < live; first += AT_ONCE) {
+    for (uint first = 0; first < live; first += PARTS * AT_ONCE) {
       vec4 v[AT_ONCE];
       [[unroll]] for (uint k = 0; k < AT_ONCE; k++)
-        v[k] = mem_ld_shared_vec4(F_partial, p + 4 * min(first + k, live - 1) * (D_HEAD_V + 4));
-      [[unroll]] for (uint k = 0; k < AT_ONCE; k++)
-        y += (first + k < live ? wide_split[h][min(first + k, live - 1)].x : 0) * v[k];
+        v[k] = mem_ld_shared_vec4(F_partial, p + 4 * min(first + k * PARTS + part, live - 1) * (D_HEAD_V + 4));
+      if (base == 0 && first == 0) { /* while the first of them come */
+        wide_split_weights();
+        barrier();
+      }
+      [[unroll]] for (uint k = 0; k < AT_ONCE; k++) {
+        uint i = first + k * PARTS + part;
+        y += (i < live ? wide_split[h][min(i, live - 1)].x : 0) * v[k];
+      }
     }
-    if (i < HEADS * N_QUAD) store_y(head + h, quad, y);
+    if (PARTS > 1) { /* then COLUMNS is ABREAST */
+      if (TID < PARTS * ABREAST) wide_stage[TID / STAGE_QUADS][TID % STAGE_QUADS] = y;
+      barrier();
+      y = vec4(0);
+      [[unroll]] for (uint k = 0; k < PARTS; k++) {
+        uint i = k * ABREAST + TID % ABREAST;
+        y += wide_stage[i / STAGE_QUADS][i % STAGE_QUADS];
+      }
+    }
+    if (stores) store_y(head + h, quad, y);
   }
 }
 

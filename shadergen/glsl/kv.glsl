@@ -1,22 +1,23 @@
-/* kv.glsl: keys and values as they lie in a page (images/FORMAT.md, "State pages"). Includers define KV.
+/* kv.glsl: keys and values as they lie in a page (images/FORMAT.md, "State pages"). Includers have the parameter KV.
  *
- * A head's 64 positions stand together: [64][d] f16 (KV 0) or f32 (KV 1), or (KV 2, Q8_0) [64][d] signed bytes, then [64][d / 32] f16
- * scales, one for 32 bytes. Functions take the address of a head and a position's number in the page. */
+ * A head's 64 positions stand together: [64][d] f16 (KV 0) or f32 (KV 1), or (KV 2, Q8_0) [64][d] signed bytes, then [64][scales] f16
+ * scales, one for 32 bytes, an even number a position. Functions take a head's address and a position's number in the page. */
 #define KV_F16 0
 #define KV_F32 1
 #define KV_Q8_0 2
 
+/* Words of a position's scales. */
+uint kv_scale_words(uint d) { return (d + 63) / 64; }
 /* Bytes of a head of d elements a position. */
-uint kv_head_bytes(uint d) { return KV == KV_Q8_0 ? 68 * d : 64 * d * (KV == KV_F32 ? 4 : 2); }
-/* Address of element e, which is even; of its scale, as the word that holds it. */
+uint kv_head_bytes(uint d) {
+  return KV == KV_Q8_0 ? 64 * d + 256 * kv_scale_words(d) : 64 * d * (KV == KV_F32 ? 4 : 2);
+}
+/* Address of element e; of the word that has its scale, e / 32 % 2 says in which half. */
 uint64_t kv_at(uint64_t head, uint d, uint pos, uint e) {
   return head + (pos * d + e) * (KV == KV_Q8_0 ? 1 : KV == KV_F32 ? 4 : 2);
 }
-uint kv_scale_index(uint d, uint pos, uint e) { return pos * (d / 32) + e / 32; }
-uint64_t kv_scale_word(uint64_t head, uint d, uint index) { return head + 64 * d + 4 * (index / 2); }
-float kv_scale(uint word, uint index) {
-  vec2 pair = unpackHalf2x16(word);
-  return index % 2 != 0 ? pair.y : pair.x;
+uint64_t kv_scale_at(uint64_t head, uint d, uint pos, uint e) {
+  return head + 64 * d + 4 * (pos * kv_scale_words(d) + e / 64);
 }
 
 vec4 kv_halves(uvec2 v) { return vec4(unpackHalf2x16(v.x), unpackHalf2x16(v.y)); }
@@ -49,13 +50,14 @@ kv_raw kv_load(uint64_t head, uint d, uint chunk, uint pos, uint e) {
       w.a.xy = mem_ld_uvec2(F_state, at);
     else
       w.a.x = mem_ld_uint(F_state, at);
-    w.scale = mem_ld_uint(F_state, kv_scale_word(head, d, kv_scale_index(d, pos, e)));
+    w.scale = mem_ld_uint(F_state, kv_scale_at(head, d, pos, e));
   }
   return w;
 }
 /* high: of the second four. */
-vec4 kv_quad(kv_raw w, uint d, uint pos, uint e, bool high) {
+vec4 kv_quad(kv_raw w, uint e, bool high) {
   if (KV == KV_F32) return uintBitsToFloat(high ? w.b : w.a);
   if (KV == KV_F16) return kv_halves(high ? w.a.zw : w.a.xy);
-  return kv_bytes(high ? w.a.y : w.a.x) * kv_scale(w.scale, kv_scale_index(d, pos, e));
+  vec2 scales = unpackHalf2x16(w.scale);
+  return kv_bytes(high ? w.a.y : w.a.x) * (e / 32 % 2 != 0 ? scales.y : scales.x);
 }

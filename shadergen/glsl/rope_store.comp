@@ -5,9 +5,8 @@
 #define KERNEL_rope_store
 #include "prelude.glsl"
 #define ROTATED N_ROT
+const uint STATE_D = D_HEAD > D_HEAD_V ? D_HEAD : D_HEAD_V;
 #include "rope.glsl"
-
-const uint ELEMENT = KV != 0 ? 4 : 2;
 
 void main() {
   uint head = gl_WorkGroupID.x * (WG / LANES) + TID / LANES, r = gl_WorkGroupID.y, lane = TID % LANES;
@@ -20,9 +19,9 @@ void main() {
                   : is_v ? pc.v + 4 * (uint64_t(r) * V_STRIDE + kv * D_HEAD_V)
                          : pc.k + 4 * (uint64_t(r) * K_STRIDE + kv * D_HEAD);
   uint pos = step_row_pos(r), n_quad = (is_v ? D_HEAD_V : D_HEAD) / 4;
-  /* K [N_KV_HEAD][64][D_HEAD], then V [N_KV_HEAD][64][D_HEAD_V] */
-  uint64_t row = uint64_t(step_page(step_row_slot(r), pos)) * PAGE_BYTES;
-  row += ELEMENT * (is_v ? N_KV_HEAD * 64 * D_HEAD + (kv * 64 + pos % 64) * D_HEAD_V : (kv * 64 + pos % 64) * D_HEAD);
+  /* K, then V, head by head */
+  uint64_t page = uint64_t(step_page(step_row_slot(r), pos)) * PAGE_BYTES;
+  page += is_v ? N_KV_HEAD * kv_head_bytes(D_HEAD) + kv * kv_head_bytes(D_HEAD_V) : kv * kv_head_bytes(D_HEAD);
 
   bool normed = is_v ? V_NORM != 0 : QK_NORM != 0;
   float scale = 1;
@@ -50,8 +49,9 @@ void main() {
       mem_st_vec2(F_q, from + 4 * e.x, v.xy);
       mem_st_vec2(F_q, from + 4 * e.y, v.zw);
     } else {
-      store_pair(row, e.x, v.xy);
-      store_pair(row, e.y, v.zw);
+      store_pair(page, 4 * n_quad, pos % 64, e.x, v.xy);
+      store_pair(page, 4 * n_quad, pos % 64, e.y, v.zw);
     }
   }
+  store_finish(inside && !is_q, page, 4 * n_quad, pos % 64);
 }

@@ -1,6 +1,7 @@
 /* test_attention.c: rope_store and attention over shuffled pages, against references in double. */
 #include "kernel_case.h"
 #include "kernel_oracle.h"
+#include "kv_page.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -19,7 +20,7 @@ struct heads {
   uint32_t qk_norm; /* 1 before the rotation, 2 after it */
   uint32_t d_value; /* 0: d_head */
   uint32_t window;
-  bool sinks, latent, v_norm;
+  bool sinks, latent, v_norm, q8;
   double softcap, mul; /* mul 0: 1 */
 };
 
@@ -30,39 +31,18 @@ static double rope_mul(const struct heads *h) {
   return h->mul > 0 ? (double)(float)h->mul : 1;
 }
 
-static uint16_t to_f16(float f) {
-  _Float16 h = (_Float16)f;
-  uint16_t bits;
-  memcpy(&bits, &h, 2);
-  return bits;
+static struct kv_page page_of(const struct heads *h) {
+  return (struct kv_page){.kind = h->q8    ? KV_PAGE_Q8_0
+                                  : h->f32 ? KV_PAGE_F32
+                                           : KV_PAGE_F16,
+                          .n_kv_head = h->n_kv_head,
+                          .d_key = h->d_head,
+                          .d_value = h->latent ? 0 : d_value(h)};
 }
-static double from_f16(uint16_t bits) {
-  _Float16 h;
-  memcpy(&h, &bits, 2);
-  return (double)h;
-}
-
 /* Bytes of a page that holds two layers, of which the tests use the second. */
-static uint64_t layer_bytes(const struct heads *h) {
-  return 64ull * h->n_kv_head * (h->d_head + (h->latent ? 0 : d_value(h))) * (h->f32 ? 4 : 2);
-}
 static uint64_t page_bytes(const struct heads *h) {
-  return 2 * layer_bytes(h);
-}
-/* Byte of an element of a key (which 0) or value (1) in the arena, counted from the second layer's start in page 0. */
-static uint64_t element_at(const struct heads *h, uint32_t page, uint32_t which, uint32_t kv, uint32_t pos,
-                           uint32_t e) {
-  uint64_t at = (uint64_t)(kv * 64 + pos % 64) * h->d_head + e;
-  if (which && !h->latent)
-    at = (uint64_t)h->n_kv_head * 64 * h->d_head + (uint64_t)(kv * 64 + pos % 64) * d_value(h) + e;
-  return page * page_bytes(h) + at * (h->f32 ? 4 : 2);
-}
-static double element(const struct heads *h, const uint8_t *state, uint64_t at) {
-  float f;
-  uint16_t bits;
-  memcpy(&f, state + at, 4 * h->f32);
-  memcpy(&bits, state + at, 2);
-  return h->f32 ? (double)f : from_f16(bits);
+  const struct kv_page p = page_of(h);
+  return 2 * kv_page_bytes(&p);
 }
 
 /* x in place: divided by its root mean square, times weight. */
@@ -95,17 +75,7 @@ static void set_heads(struct kernel_case *c, const struct heads *h, uint32_t n_r
   kernel_case_param(c, "MAX_ROW", MAX_ROW);
   kernel_case_param(c, "Q_STRIDE", h->n_head * h->d_head);
   kernel_case_param(c, "PAGE_BYTES", (double)page_bytes(h));
-  kernel_case_param(c, "KV", h->f32);
-}
-
-/* A key or value in the state. */
-static void check_stored(const struct heads *h, const char *what, const uint8_t *state, uint32_t page, uint32_t which,
-                         uint32_t kv, uint32_t pos, const double *want, uint32_t n) {
-  for (uint32_t e = 0; e < n; e++) {
-    double got = element(h, state, element_at(h, page, which, kv, pos, e)), size = fmax(1, fabs(want[e]));
-    if (!(fabs(got - want[e]) <= (h->f32 ? 4e-6 : 1e-3) * size))
-      fail_msg("%s at %u head %u element %u: %g, not %g", what, pos, kv, e, got, want[e]);
-  }
+  kernel_case_param(c, "KV", page_of(h).kind);
 }
 
 static void run_rope(struct oracle_rng *rng, const struct heads *h) {
@@ -145,6 +115,7 @@ static void run_rope(struct oracle_rng *rng, const struct heads *h) {
 
   double *want = malloc(LIVE * nq * sizeof *want), key[512], value[512];
   uint32_t written = 0;
+  const struct kv_page kv = page_of(h);
   assert_non_null(want);
   for (uint32_t r = 0; r < LIVE; r++) {
     uint32_t page = step[img_step_page_table(MAX_ROW) + slot[r] * STRIDE + pos[r] / 64];
@@ -154,9 +125,8 @@ static void run_rope(struct oracle_rng *rng, const struct heads *h) {
       rope_reference(h, k + r * nk + i * h->d_head, k_norm, inv_freq, pos[r], key);
       for (uint32_t e = 0; e < d_value(h); e++) value[e] = v[r * nv + i * d_value(h) + e];
       if (h->v_norm) norm_reference(value, d_value(h), NULL);
-      check_stored(h, "key", state, page, 0, i, pos[r], key, h->d_head);
-      check_stored(h, "value", state, page, 1, i, pos[r], value, d_value(h));
-      written += h->d_head + d_value(h);
+      written += kv_page_check(&kv, "key", state + page * page_bytes(h), 0, i, pos[r], key, h->d_head);
+      written += kv_page_check(&kv, "value", state + page * page_bytes(h), 1, i, pos[r], value, d_value(h));
     }
   }
   oracle_check("rope_store q", got, want, NULL, LIVE * nq);
@@ -164,7 +134,7 @@ static void run_rope(struct oracle_rng *rng, const struct heads *h) {
   uint32_t touched = 0; /* words of the arena that are no longer poison: exactly the rows' */
   for (uint64_t i = 0; i < (SLOTS * STRIDE + 1) * page_bytes(h) / 4; i++)
     touched += ((uint32_t *)state)[i] != VKH_POISON;
-  assert_int_equal(touched, h->f32 ? written : written / 2);
+  assert_int_equal(touched, written);
   kernel_case_deinit(&c);
   free(want), free(q), free(k), free(v), free(q_norm), free(k_norm), free(step);
 }
@@ -180,6 +150,9 @@ static void test_rope_store(void **state) {
   run_rope(&rng, &(struct heads){2, 2, 96, 96, true, false, 2, .d_value = 48});
   run_rope(&rng, &(struct heads){2, 1, 512, 512, true, true, 1, .v_norm = true, .mul = 0.75});
   run_rope(&rng, &(struct heads){4, 2, 64, 0, false, true, 0, .v_norm = true, .d_value = 96});
+  run_rope(&rng, &(struct heads){8, 2, 128, 128, false, true, 1, .mul = 1, .q8 = true});
+  run_rope(&rng, &(struct heads){3, 1, 96, 32, false, false, 0, .d_value = 32, .mul = 1, .q8 = true});
+  run_rope(&rng, &(struct heads){3, 3, 64, 48, false, true, 2, .v_norm = true, .mul = 1, .q8 = true});
 }
 
 /* Angles stay exact far out. */
@@ -220,48 +193,43 @@ static void test_rope_far(void **state) {
 /* A row at n_pos - 1 attends the positions up to its own, of its slot. */
 static void attention_reference(const struct heads *h, const float *q, const uint8_t *state, const uint32_t *pages,
                                 uint32_t n_pos, double scale, const float *sinks, double *out) {
-  double *p = malloc(n_pos * sizeof *p);
+  double *w = malloc(n_pos * sizeof *w);
+  const struct kv_page p = page_of(h);
   uint32_t begin = h->window && n_pos > h->window ? n_pos - h->window : 0;
-  assert_non_null(p);
+  assert_non_null(w);
   for (uint32_t head = 0; head < h->n_head; head++) {
     uint32_t kv = head / (h->n_head / h->n_kv_head);
     double top = h->sinks ? (double)sinks[head] : -1e300, total = 0;
     for (uint32_t t = begin; t < n_pos; t++) {
-      p[t] = 0;
+      w[t] = 0;
       for (uint32_t e = 0; e < h->d_head; e++)
-        p[t] += q[head * h->d_head + e] * element(h, state, element_at(h, pages[t / 64], 0, kv, t, e));
-      p[t] *= scale;
-      if (h->softcap > 0) p[t] = h->softcap * tanh(p[t] / h->softcap);
-      top = fmax(top, p[t]);
+        w[t] += q[head * h->d_head + e] * kv_page_get(&p, state + pages[t / 64] * page_bytes(h), 0, kv, t, e);
+      w[t] *= scale;
+      if (h->softcap > 0) w[t] = h->softcap * tanh(w[t] / h->softcap);
+      top = fmax(top, w[t]);
     }
-    for (uint32_t t = begin; t < n_pos; t++) total += p[t] = exp(p[t] - top);
+    for (uint32_t t = begin; t < n_pos; t++) total += w[t] = exp(w[t] - top);
     if (h->sinks) total += exp((double)sinks[head] - top);
     for (uint32_t e = 0; e < d_value(h); e++) {
       double sum = 0;
       for (uint32_t t = begin; t < n_pos; t++)
-        sum += p[t] * element(h, state, element_at(h, pages[t / 64], 1, kv, t, e));
+        sum += w[t] * kv_page_get(&p, state + pages[t / 64] * page_bytes(h), 1, kv, t, e);
       out[head * d_value(h) + e] = sum / total;
     }
   }
-  free(p);
-}
-
-static void fill_element(struct oracle_rng *rng, const struct heads *h, uint64_t at, uint8_t *state) {
-  float f = oracle_float(rng);
-  uint16_t bits = to_f16(f);
-  memcpy(state + at, h->f32 ? (void *)&f : (void *)&bits, h->f32 ? 4 : 2);
+  free(w);
 }
 
 /* Fills the slots' positions with random keys and values; the rest of the arena stays NaN. */
 static void fill_state(struct oracle_rng *rng, const struct heads *h, const uint32_t *table, uint32_t n_slot,
                        uint32_t stride, const uint32_t *length, uint8_t *state) {
+  const struct kv_page p = page_of(h);
   for (uint32_t s = 0; s < n_slot; s++)
     for (uint32_t t = 0; t < length[s]; t++)
       for (uint32_t kv = 0; kv < h->n_kv_head; kv++) {
-        uint32_t page = table[s * stride + t / 64];
-        for (uint32_t e = 0; e < h->d_head; e++) fill_element(rng, h, element_at(h, page, 0, kv, t, e), state);
-        for (uint32_t e = 0; !h->latent && e < d_value(h); e++)
-          fill_element(rng, h, element_at(h, page, 1, kv, t, e), state);
+        uint8_t *layer = state + table[s * stride + t / 64] * page_bytes(h);
+        kv_page_fill(&p, rng, layer, 0, kv, t);
+        if (!h->latent) kv_page_fill(&p, rng, layer, 1, kv, t);
       }
 }
 
@@ -342,6 +310,23 @@ static void test_attention(void **state) {
     run_attention(&rng, &shapes[i], 5, pos, slot, i % 2 ? 1 : 3, true);
 }
 
+/* Lengths about every border: of rounds, pages, splits that begin to be used, splits that get a second page; Q8_0 too.
+ */
+static void test_lengths(void **state) {
+  (void)state;
+  struct oracle_rng rng = {6};
+  static const uint32_t context[] = {1,   2,   31,  32,  33,  63,  64,   65,   127,  128, 129,
+                                     192, 193, 256, 257, 512, 513, 1024, 1025, 2049, 5000},
+                        slot = 0;
+  static const struct heads shape[] = {{.n_head = 8, .n_kv_head = 1, .d_head = 32},
+                                       {.n_head = 8, .n_kv_head = 2, .d_head = 64, .q8 = true}};
+  for (size_t k = 0; k < 2; k++)
+    for (size_t i = 0; i < sizeof context / sizeof *context; i++) {
+      uint32_t pos = context[i] - 1;
+      run_attention(&rng, &shape[k], 1, &pos, &slot, 8, false);
+    }
+}
+
 /* Windows at every edge of a page and of the context, with and without splits and sinks. */
 static void test_window(void **state) {
   (void)state;
@@ -367,7 +352,10 @@ static void test_kinds(void **state) {
       {.n_head = 4, .n_kv_head = 1, .d_head = 96, .d_value = 64, .latent = true},
       {.n_head = 2, .n_kv_head = 1, .d_head = 576, .d_value = 512, .latent = true},
       {.n_head = 2, .n_kv_head = 1, .d_head = 512, .window = 65, .f32 = true},
-      {.n_head = 2, .n_kv_head = 1, .d_head = 32, .d_value = 80, .softcap = 50, .sinks = true, .window = 60}};
+      {.n_head = 2, .n_kv_head = 1, .d_head = 32, .d_value = 80, .softcap = 50, .sinks = true, .window = 60},
+      {.n_head = 5, .n_kv_head = 1, .d_head = 128, .q8 = true},
+      {.n_head = 6, .n_kv_head = 2, .d_head = 96, .d_value = 32, .q8 = true, .sinks = true},
+      {.n_head = 4, .n_kv_head = 1, .d_head = 192, .d_value = 128, .q8 = true, .latent = true}};
   for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
     run_attention(&rng, &kinds[i], 5, pos, slot, i % 2 ? 1 : 3, kinds[i].d_head < 256);
     if (kinds[i].sinks) run_attention(&rng, &kinds[i], 5, pos, slot, i % 2 ? 3 : 1, false);
@@ -377,7 +365,7 @@ static void test_kinds(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_rope_store), cmocka_unit_test(test_rope_far), cmocka_unit_test(test_attention),
-      cmocka_unit_test(test_window),     cmocka_unit_test(test_kinds),
+      cmocka_unit_test(test_lengths),    cmocka_unit_test(test_window),   cmocka_unit_test(test_kinds),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,6 +2,7 @@
  * norm with sum and gain, softcap; against references in double. */
 #include "kernel_case.h"
 #include "kernel_oracle.h"
+#include "kv_page.h"
 
 #include <math.h>
 #include <setjmp.h>
@@ -27,11 +28,8 @@ struct joined {
   uint32_t n_head, n_kv_head, n_kb_head, d_a, d_b, d_value;
   bool neox, f32;
   double mul;
+  bool q8;
 };
-
-static uint64_t layer_elements(const struct joined *j) {
-  return 64ull * j->n_kv_head * (j->d_a + j->d_b + j->d_value);
-}
 
 /* a, then b rotated. */
 static void join_reference(const struct joined *j, const float *a, const float *b, const double *inv_freq, uint32_t pos,
@@ -45,28 +43,16 @@ static void join_reference(const struct joined *j, const float *a, const float *
   }
 }
 
-/* One element of the state, counted from page 0 of the second of two layers. */
-static double stored(const struct joined *j, const uint8_t *state, uint64_t element) {
-  float f;
-  _Float16 half;
-  memcpy(&f, state + 4 * element * j->f32, 4);
-  memcpy(&half, state + 2 * element, 2);
-  return j->f32 ? (double)f : (double)half;
-}
-
-static void check_row(const struct joined *j, const char *what, const uint8_t *state, uint64_t at, const double *want,
-                      uint32_t n) {
-  for (uint32_t e = 0; e < n; e++) {
-    double got = stored(j, state, at + e);
-    if (!(fabs(got - want[e]) <= (j->f32 ? 4e-6 : 1e-3) * fmax(1, fabs(want[e]))))
-      fail_msg("%s, element %u: %g, not %g", what, e, got, want[e]);
-  }
-}
-
 static void run_joined(struct oracle_rng *rng, const struct joined *j) {
   enum { ROWS = 5, LIVE = 4, SLOTS = 2, STRIDE = 3 };
   static const uint32_t pos[LIVE] = {0, 63, 64, 130}, slot[LIVE] = {0, 1, 1, 0};
-  uint64_t step_bytes, page = 2 * layer_elements(j) * (j->f32 ? 4 : 2), turns[64];
+  const struct kv_page kv = {.kind = j->q8    ? KV_PAGE_Q8_0
+                                     : j->f32 ? KV_PAGE_F32
+                                              : KV_PAGE_F16,
+                             .n_kv_head = j->n_kv_head,
+                             .d_key = j->d_a + j->d_b,
+                             .d_value = j->d_value};
+  uint64_t step_bytes, page = 2 * kv_page_bytes(&kv), turns[64];
   uint32_t *step = oracle_step(rng, MAX_ROW, LIVE, SLOTS, STRIDE, pos, slot, &step_bytes), d = j->d_a + j->d_b;
   float *qa = oracle_floats(rng, ROWS * j->n_head * j->d_a), *qb = oracle_floats(rng, ROWS * j->n_head * j->d_b);
   float *ka = oracle_floats(rng, ROWS * j->n_kv_head * j->d_a), *kb = oracle_floats(rng, ROWS * j->n_kb_head * j->d_b);
@@ -78,7 +64,7 @@ static void run_joined(struct oracle_rng *rng, const struct joined *j) {
   kernel_case_init(&c, KERNEL_CONCAT_STORE);
   SET(&c, {"N_HEAD", j->n_head}, {"N_KV_HEAD", j->n_kv_head}, {"N_KB_HEAD", j->n_kb_head}, {"D_A", j->d_a},
       {"D_B", j->d_b}, {"D_HEAD_V", j->d_value}, {"N_ROW", ROWS}, {"MAX_ROW", MAX_ROW}, {"PAGE_BYTES", (double)page},
-      {"KV", j->f32}, {"NEOX", j->neox}, {"ROPE_MUL", j->mul});
+      {"KV", kv.kind}, {"NEOX", j->neox}, {"ROPE_MUL", j->mul});
   kernel_case_bind(&c, "qa", qa, 0), kernel_case_bind(&c, "qb", qb, 0);
   kernel_case_bind(&c, "ka", ka, 0), kernel_case_bind(&c, "kb", kb, 0);
   if (j->d_value) kernel_case_bind(&c, "v", v, 0);
@@ -89,24 +75,22 @@ static void run_joined(struct oracle_rng *rng, const struct joined *j) {
   kernel_case_run(&c);
   uint64_t written = 0, touched = 0;
   for (uint32_t r = 0; r < LIVE; r++) {
-    uint64_t first = page / (j->f32 ? 4 : 2) * step[img_step_page_table(MAX_ROW) + slot[r] * STRIDE + pos[r] / 64];
+    const uint8_t *layer = state + page * step[img_step_page_table(MAX_ROW) + slot[r] * STRIDE + pos[r] / 64];
     for (uint32_t h = 0; h < j->n_head; h++)
       join_reference(j, qa + (r * j->n_head + h) * j->d_a, qb + (r * j->n_head + h) * j->d_b, inv_freq, pos[r],
                      want + (r * j->n_head + h) * d);
     for (uint32_t h = 0; h < j->n_kv_head; h++) {
       join_reference(j, ka + (r * j->n_kv_head + h) * j->d_a, kb + (r * j->n_kb_head + h % j->n_kb_head) * j->d_b,
                      inv_freq, pos[r], key);
-      check_row(j, "key", state, first + (h * 64 + pos[r] % 64) * d, key, d);
+      written += kv_page_check(&kv, "key", layer, 0, h, pos[r], key, d);
       for (uint32_t e = 0; e < j->d_value; e++) value[e] = v[(r * j->n_kv_head + h) * j->d_value + e];
-      check_row(j, "value", state, first + j->n_kv_head * 64 * d + (h * 64 + pos[r] % 64) * j->d_value, value,
-                j->d_value);
-      written += d + j->d_value;
+      if (j->d_value) written += kv_page_check(&kv, "value", layer, 1, h, pos[r], value, j->d_value);
     }
   }
   oracle_check("concat_store q", q, want, NULL, LIVE * j->n_head * d);
   assert_true(isnan(q[LIVE * j->n_head * d]));
   for (uint64_t i = 0; i < (SLOTS * STRIDE + 1) * page / 4; i++) touched += ((uint32_t *)state)[i] != VKH_POISON;
-  assert_int_equal(touched, j->f32 ? written : written / 2);
+  assert_int_equal(touched, written);
   kernel_case_deinit(&c);
   free(want), free(qa), free(qb), free(ka), free(kb), free(v), free(step);
 }
@@ -114,10 +98,13 @@ static void run_joined(struct oracle_rng *rng, const struct joined *j) {
 static void test_concat_store(void **state) {
   (void)state;
   struct oracle_rng rng = {1};
-  run_joined(&rng, &(struct joined){4, 1, 1, 64, 32, 0, false, false, 1}); /* absorbed */
-  run_joined(&rng, &(struct joined){2, 1, 1, 512, 64, 0, false, true, 1.25});
-  run_joined(&rng, &(struct joined){3, 3, 1, 32, 32, 48, false, true, 1}); /* multiplied out, one rotated key for all */
-  run_joined(&rng, &(struct joined){4, 2, 2, 36, 28, 64, true, false, 0.5});
+  run_joined(&rng, &(struct joined){4, 1, 1, 64, 32, 0, false, false, .mul = 1}); /* absorbed */
+  run_joined(&rng, &(struct joined){2, 1, 1, 512, 64, 0, false, true, .mul = 1.25});
+  run_joined(
+      &rng, &(struct joined){3, 3, 1, 32, 32, 48, false, true, .mul = 1}); /* multiplied out, one rotated key for all */
+  run_joined(&rng, &(struct joined){4, 2, 2, 36, 28, 64, true, false, .mul = 0.5});
+  run_joined(&rng, &(struct joined){4, 1, 1, 64, 32, 0, false, false, .mul = 1, .q8 = true});
+  run_joined(&rng, &(struct joined){4, 2, 2, 36, 28, 96, true, false, .mul = 0.5, .q8 = true});
 }
 
 /* ---- A matrix a head ---- */

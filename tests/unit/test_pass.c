@@ -173,7 +173,7 @@ static void test_lowering(void **state) {
   model_open(&m);
   struct plan plan;
   struct moe_error err = {0};
-  assert_int_equal(plan_init(&plan, &m.graph, false, 512, &err), MOE_OK);
+  assert_int_equal(plan_init(&plan, &m.graph, PLAN_KV_F16, 512, &err), MOE_OK);
   for (uint32_t i = 0; i < IMG_N_TIER * (sizeof rows / sizeof *rows); i++) {
     uint32_t tier = i % IMG_N_TIER, n = rows[i / IMG_N_TIER];
     enum img_template_kind kind = n > 64 ? IMG_TEMPLATE_WINDOW : IMG_TEMPLATE_TOKEN;
@@ -197,7 +197,7 @@ static void test_lowering_of_families(void **state) {
     struct plan plan;
     struct moe_error err = {0};
     model_open_named(&m, names[n]);
-    assert_int_equal(plan_init(&plan, &m.graph, false, 512, &err), MOE_OK);
+    assert_int_equal(plan_init(&plan, &m.graph, PLAN_KV_F16, 512, &err), MOE_OK);
     for (uint32_t i = 0; i < IMG_N_TIER * (sizeof rows / sizeof *rows); i++) {
       uint32_t tier = i % IMG_N_TIER, n_row = rows[i / IMG_N_TIER];
       enum img_template_kind kind = n_row > 64 ? IMG_TEMPLATE_WINDOW : IMG_TEMPLATE_TOKEN;
@@ -220,9 +220,34 @@ static void test_uncovered_operations(void **state) {
   const struct ir_node add = {.op = IR_ADD, .layer = IR_NO_LAYER, .in = {m.graph.n_node - 1, m.graph.n_node - 1}};
   assert_int_equal(ir_add(&m.graph, &add, &x, &err), MOE_OK);
   struct plan plan;
-  assert_int_equal(plan_init(&plan, &m.graph, false, 512, &err), MOE_OK);
+  assert_int_equal(plan_init(&plan, &m.graph, PLAN_KV_F16, 512, &err), MOE_OK);
   assert_int_equal(pass_lower(&plan, IMG_TIER_BASE, IMG_TEMPLATE_TOKEN, 1, 1, &err), MOE_DECLINED);
   assert_non_null(strstr(err.message, "no kernel covers %80, add"));
+  plan_deinit(&plan);
+  model_close(&m);
+}
+
+/* Bytes of a page in every kind; Q8_0 has blocks of 32, and declines heads that are not made of them. */
+static void test_state_kinds(void **state) {
+  (void)state;
+  static const struct {
+    const char *name;
+    uint64_t element_bytes, scale_bytes;
+  } kinds[] = {{"f16", 2, 0}, {"f32", 4, 0}, {"q8_0", 1, 4}};
+  struct model m;
+  struct plan plan;
+  struct moe_error err = {0};
+  model_open(&m);
+  for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+    assert_int_equal(plan_init(&plan, &m.graph, plan_kv_find(kinds[i].name), 512, &err), MOE_OK);
+    assert_int_equal(plan.page_bytes, 4 * 2 * 2 * 64 * (64 * kinds[i].element_bytes + kinds[i].scale_bytes));
+    plan_deinit(&plan);
+  }
+  m.graph.state[1].d_head_value = 80;
+  assert_int_equal(plan_init(&plan, &m.graph, PLAN_KV_F16, 512, &err), MOE_OK);
+  plan_deinit(&plan);
+  assert_int_equal(plan_init(&plan, &m.graph, PLAN_KV_Q8_0, 512, &err), MOE_DECLINED);
+  assert_non_null(strstr(err.message, "--kv q8_0: state 1 has keys of 64 and values of 80 elements"));
   plan_deinit(&plan);
   model_close(&m);
 }
@@ -234,7 +259,7 @@ static void test_equal_templates_are_dropped(void **state) {
   model_open(&m);
   struct plan plan;
   struct moe_error err = {0};
-  assert_int_equal(plan_init(&plan, &m.graph, false, 512, &err), MOE_OK);
+  assert_int_equal(plan_init(&plan, &m.graph, PLAN_KV_F16, 512, &err), MOE_OK);
   for (int i = 0; i < 4; i++) {
     uint32_t tier = i == 0 ? IMG_TIER_BASE : IMG_TIER_NV;
     if (pass_lower(&plan, IMG_TIER_BASE, IMG_TEMPLATE_TOKEN, i == 2 ? 2 : 1, 1, &err)) fail_msg("%s", err.message);
@@ -392,7 +417,7 @@ static void test_scaled_sums(void **state) {
       if (swapped) node->in[0] ^= node->in[1], node->in[1] ^= node->in[0], node->in[0] ^= node->in[1];
     }
     struct plan plan;
-    assert_int_equal(plan_init(&plan, &m.graph, false, 512, &err), MOE_OK);
+    assert_int_equal(plan_init(&plan, &m.graph, PLAN_KV_F16, 512, &err), MOE_OK);
     enum moe_code code = pass_lower(&plan, IMG_TIER_BASE, IMG_TEMPLATE_TOKEN, 1, 1, &err);
     assert_int_equal(code, swapped ? MOE_DECLINED : MOE_OK);
     if (swapped) {
@@ -419,7 +444,7 @@ static void test_shapes_that_kernels_do_not_take(void **state) {
   }
   struct plan plan;
   struct moe_error err = {0};
-  assert_int_equal(plan_init(&plan, &m.graph, false, 512, &err), MOE_OK);
+  assert_int_equal(plan_init(&plan, &m.graph, PLAN_KV_F16, 512, &err), MOE_OK);
   assert_int_equal(pass_lower(&plan, IMG_TIER_BASE, IMG_TEMPLATE_TOKEN, 1, 1, &err), MOE_DECLINED);
   assert_non_null(strstr(err.message, "D_HEAD 48; it takes multiples of 32"));
   plan_deinit(&plan);
@@ -468,6 +493,7 @@ int main(void) {
       cmocka_unit_test(test_lowering),
       cmocka_unit_test(test_lowering_of_families),
       cmocka_unit_test(test_uncovered_operations),
+      cmocka_unit_test(test_state_kinds),
       cmocka_unit_test(test_equal_templates_are_dropped),
       cmocka_unit_test(test_table_in_device_memory),
       cmocka_unit_test(test_cells),
