@@ -12,6 +12,14 @@ shared uint totals[N_EXPERT];
 
 uint expert_of(uint pair) { return min(ld_ids_uint(4 * pair), uint(N_EXPERT - 1)); }
 
+/* Pairs p to p + 3; of those from n on: no expert. Parts begin at multiples of 4. */
+uvec4 experts_of(uint p, uint n) {
+  uvec4 e = uvec4(N_EXPERT);
+  if (p + 4 <= n) return min(ld_ids_uvec4(4 * p), uvec4(N_EXPERT - 1));
+  for (uint i = 0; p + i < n; i++) e[i] = expert_of(p + i);
+  return e;
+}
+
 /* Tiles of experts below e, and pairs of experts below e. */
 void before(uint e, out uint tiles, out uint pairs) {
   tiles = pairs = 0;
@@ -52,11 +60,14 @@ void main() {
     schedule_narrow(n_pair);
     return;
   }
-  uint parts = clamp(WG / N_EXPERT, 1, MAX_PARTS), part_pairs = (n_pair + parts - 1) / parts;
+  uint parts = clamp(WG / N_EXPERT, 1, MAX_PARTS), part_pairs = ((n_pair + parts - 1) / parts + 3) / 4 * 4;
   [[dont_unroll]] for (uint i = TID; i < N_EXPERT * parts; i += WG) {
     uint e = i % N_EXPERT, part = i / N_EXPERT, n = 0;
     uint from = part * part_pairs, to = min(from + part_pairs, n_pair);
-    [[dont_unroll]] for (uint p = from; p < to; p++) n += expert_of(p) == e ? 1 : 0;
+    for (uint p = from; p < to; p += 4) {
+      uvec4 same = uvec4(equal(experts_of(p, to), uvec4(e)));
+      n += same.x + same.y + same.z + same.w;
+    }
     counts[e * MAX_PARTS + part] = n;
   }
   group_barrier();
@@ -74,8 +85,12 @@ void main() {
         st_tiles_uvec4(16 * (tile + k), uvec4(e, at + k * TM, min(uint(TM), totals[e] - k * TM), 0));
     [[dont_unroll]] for (uint k = 0; k < part; k++) at += counts[e * MAX_PARTS + k];
     uint from = part * part_pairs, to = min(from + part_pairs, n_pair);
-    [[dont_unroll]] for (uint p = from; p < to; p++)
-      if (expert_of(p) == e) st_pairs_uint(4 * at++, p);
+    for (uint p = from; p < to; p += 4) {
+      bvec4 same = equal(experts_of(p, to), uvec4(e));
+      if (!any(same)) continue;
+      [[unroll]] for (uint k = 0; k < 4; k++)
+        if (same[k]) st_pairs_uint(4 * at++, p + k);
+    }
   }
   uint used, unused;
   before(N_EXPERT, used, unused);
