@@ -79,6 +79,25 @@ static bool has_extension(struct vkh_device *d, const char *name) {
   return found;
 }
 
+/* Whether there are subgroup matrices of f16 with f32 sums: 16x16x16, or 8x8x8 where the subgroup size is 8. */
+static bool has_matrix(struct vkh_device *d) {
+  if (!has_extension(d, VK_KHR_COOPERATIVE_MATRIX_EXTENSION_NAME)) return false;
+  PFN_vkGetPhysicalDeviceCooperativeMatrixPropertiesKHR get =
+      (PFN_vkGetPhysicalDeviceCooperativeMatrixPropertiesKHR)vkGetInstanceProcAddr(
+          d->instance, "vkGetPhysicalDeviceCooperativeMatrixPropertiesKHR");
+  VkCooperativeMatrixPropertiesKHR list[64];
+  uint32_t n = 64, side = d->subgroup == 8 ? 8 : 16;
+  for (uint32_t i = 0; i < n; i++)
+    list[i] = (VkCooperativeMatrixPropertiesKHR){.sType = VK_STRUCTURE_TYPE_COOPERATIVE_MATRIX_PROPERTIES_KHR};
+  if (!get || get(d->physical, &n, list) < VK_SUCCESS) return false;
+  for (uint32_t i = 0; i < n; i++)
+    if (list[i].MSize == side && list[i].NSize == side && list[i].KSize == side &&
+        list[i].scope == VK_SCOPE_SUBGROUP_KHR && list[i].AType == VK_COMPONENT_TYPE_FLOAT16_KHR &&
+        list[i].BType == VK_COMPONENT_TYPE_FLOAT16_KHR && list[i].ResultType == VK_COMPONENT_TYPE_FLOAT32_KHR)
+      return true;
+  return false;
+}
+
 static enum moe_code create_device(struct vkh_device *d, struct moe_error *err) {
   VkPhysicalDeviceProperties properties;
   vkGetPhysicalDeviceProperties(d->physical, &properties);
@@ -99,7 +118,7 @@ static enum moe_code create_device(struct vkh_device *d, struct moe_error *err) 
       .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_COOPERATIVE_MATRIX_FEATURES_KHR,
       .pNext = d->dot_product ? &want13 : NULL,
       .cooperativeMatrix = VK_TRUE};
-  d->matrix = have12.shaderFloat16 && has_extension(d, extension[0]);
+  d->matrix = have12.shaderFloat16 && has_matrix(d);
   VkPhysicalDeviceVulkan12Features want12 = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_2_FEATURES,
                                              .pNext = d->matrix ? &matrix : matrix.pNext,
                                              .shaderFloat16 = d->matrix,

@@ -27,7 +27,7 @@ struct vkh_device {
   VkFence fence;
   uint32_t family, memory_type, subgroup;
   uint32_t n_resident; /* workgroups of kernels that need IMG_FEATURE_RESIDENT; 1 at first, a test sets it */
-  bool matrix;         /* VK_KHR_cooperative_matrix and f16 are there, and enabled */
+  bool matrix;         /* f16 and what IMG_FEATURE_KHR_MATRIX says are there, and enabled */
   bool dot_product;    /* it has shaderIntegerDotProduct, which kernels of tier dot need */
   char name[256];
 };
