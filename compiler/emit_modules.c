@@ -48,7 +48,8 @@ static double emit_param(const struct shadergen_request *r, const char *name) {
 static struct shadergen_request emit_module_request(const struct plan *plan, const struct plan_op *op) {
   struct shadergen_request r = op->request;
   for (uint32_t i = 0; i < r.n_param; i++) {
-    if (r.kernel == KERNEL_SAMPLE && !strcmp(r.param[i].name, "N_SELECT")) r.param[i].value = IMG_MAX_SELECT;
+    if ((r.kernel == KERNEL_SAMPLE_SCAN || r.kernel == KERNEL_SAMPLE) && !strcmp(r.param[i].name, "N_SELECT"))
+      r.param[i].value = IMG_MAX_SELECT;
     if (r.kernel == KERNEL_ATTENTION && !strcmp(r.param[i].name, "N_SPLIT")) r.param[i].value = ATTENTION_MAX_SPLIT;
     for (size_t k = 0; k < sizeof emit_row_bounds / sizeof *emit_row_bounds; k++)
       if (emit_row_bounds[k].kernel == r.kernel && !strcmp(emit_row_bounds[k].param, r.param[i].name) &&

@@ -265,12 +265,17 @@ static void pass_enter(struct pass *p, int layer) {
   p->layer = layer;
 }
 
-static void pass_sample(struct pass *p) {
-  int last = p->graph->n_node - 1;
-  pass_emit(p, KERNEL_SAMPLE, IMG_ROLE_SAMPLE,
-            PASS_PARAMS({"N_VOCAB", p->graph->n_vocab}, {"LOGIT_STRIDE", p->graph->n_vocab}, {"N_SELECT", p->n_select}),
-            PASS_ARGS({"logits", PASS_ACT(p->value[last].act)}, {"step", PASS_STEP}, {"slot", {PLAN_SLOT, 0, 0}},
-                      {"result", {PLAN_RESULT, 0, 0}}));
+/* The tokens after `logits`, n_select rows: two dispatches. */
+static void pass_sample(struct pass *p, uint64_t logits) {
+  const uint32_t n_vocab = p->graph->n_vocab;
+  const struct shadergen_param *params =
+      PASS_PARAMS({"N_VOCAB", n_vocab}, {"LOGIT_STRIDE", n_vocab}, {"N_SELECT", p->n_select});
+  uint64_t cells = pass_buffer(p, p->n_select, 4ull * SAMPLE_N_CELL(n_vocab));
+  pass_emit(p, KERNEL_SAMPLE_SCAN, IMG_ROLE_SAMPLE, params,
+            PASS_ARGS({"logits", PASS_ACT(logits)}, {"step", PASS_STEP}, {"cells", PASS_ACT(cells)}));
+  pass_emit(p, KERNEL_SAMPLE, IMG_ROLE_SAMPLE, params,
+            PASS_ARGS({"logits", PASS_ACT(logits)}, {"step", PASS_STEP}, {"cells", PASS_ACT(cells)},
+                      {"slot", {PLAN_SLOT, 0, 0}}, {"result", {PLAN_RESULT, 0, 0}}));
 }
 
 static void pass_run(struct pass *p) {
@@ -288,7 +293,7 @@ static void pass_run(struct pass *p) {
       pass_fail(p, MOE_DECLINED, "no kernel covers %%%d, %s%s%s, as it is used here", i, ir_ops[g->node[i].op].name,
                 w ? " of " : "", w ? w->name : "");
     }
-  if (!p->code) pass_sample(p);
+  if (!p->code) pass_sample(p, p->value[g->n_node - 1].act);
 }
 
 enum moe_code pass_lower(struct plan *plan, enum img_tier tier, enum img_template_kind kind, uint32_t n_row,

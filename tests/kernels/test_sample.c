@@ -1,6 +1,6 @@
-/* test_sample.c: the sampler against a C reference of the same algorithm: greedy, ties, top_k, top_p, min_p, noise, the
- * done rule, the most likely ids; that a record's sample does not depend on the others; that samples follow the
- * distribution. */
+/* test_sample.c: the sampler's two kernels in turn against a C reference of the same algorithm: greedy, ties, top_k,
+ * top_p, min_p, noise, the done rule, the most likely ids, over logits of many kinds; that a record's sample does not
+ * depend on the others; that samples follow the distribution. */
 #include "kernel_case.h"
 #include "kernel_oracle.h"
 
@@ -82,8 +82,9 @@ static uint32_t reference(const struct record *r, const float *logits, uint32_t 
 /* ---- running ---- */
 
 struct run {
-  struct kernel_case c;
+  struct kernel_case scan, c; /* sample_scan, sample */
   uint32_t n_vocab, stride, n_suppress;
+  uint64_t step_bytes;
   uint32_t *step, *slot;
   const uint32_t *result;
 };
@@ -102,20 +103,24 @@ static void fill_record(uint32_t *s, const struct record *r) {
   s[IMG_SELECT_N_TOP] = r->n_top;
 }
 
-/* logits: n rows of n_vocab. Row i's token is 0 (its own) unless from_slot has bit i. */
-static void run_init(struct run *run, const float *logits, uint32_t n_vocab, const struct record *records, uint32_t n,
-                     uint32_t n_select, uint64_t from_slot) {
+static void case_init(struct kernel_case *c, enum kernel_id kernel, const struct run *run, uint32_t n_select) {
+  kernel_case_init(c, kernel);
+  kernel_case_param(c, "N_VOCAB", run->n_vocab);
+  kernel_case_param(c, "LOGIT_STRIDE", run->stride);
+  kernel_case_param(c, "N_SELECT", n_select);
+  kernel_case_param(c, "MAX_ROW", MAX_ROW);
+}
+
+/* logits: n rows of n_vocab, `pad` floats between them. Row i's token is 0 (its own) unless from_slot has bit i. */
+static void run_init_padded(struct run *run, const float *logits, uint32_t n_vocab, uint32_t pad,
+                            const struct record *records, uint32_t n, uint32_t n_select, uint64_t from_slot) {
   struct oracle_rng rng = {1};
-  uint64_t step_bytes;
   run->n_vocab = n_vocab;
   run->n_suppress = 0;
-  run->stride = n_vocab + 5;
-  kernel_case_init(&run->c, KERNEL_SAMPLE);
-  kernel_case_param(&run->c, "N_VOCAB", n_vocab);
-  kernel_case_param(&run->c, "LOGIT_STRIDE", run->stride);
-  kernel_case_param(&run->c, "N_SELECT", n_select);
-  kernel_case_param(&run->c, "MAX_ROW", MAX_ROW);
-  uint32_t *step = oracle_step(&rng, MAX_ROW, MAX_ROW, 1, 1, NULL, NULL, &step_bytes);
+  run->stride = n_vocab + pad;
+  case_init(&run->scan, KERNEL_SAMPLE_SCAN, run, n_select);
+  case_init(&run->c, KERNEL_SAMPLE, run, n_select);
+  uint32_t *step = oracle_step(&rng, MAX_ROW, MAX_ROW, 1, 1, NULL, NULL, &run->step_bytes);
   step[IMG_STEP_N_SELECT] = n;
   step[IMG_STEP_NUMBER] = 77;
   step[IMG_STEP_N_STOP] = 2;
@@ -126,11 +131,32 @@ static void run_init(struct run *run, const float *logits, uint32_t n_vocab, con
   for (uint32_t i = 0; i < n; i++) fill_record(step + img_step_select(MAX_ROW) + i * IMG_SELECT_WORDS, &records[i]);
   float *all = kernel_case_bind(&run->c, "logits", NULL, 0);
   for (uint32_t i = 0; i < n; i++) memcpy(all + i * run->stride, logits + i * n_vocab, 4 * n_vocab);
-  run->step = kernel_case_bind(&run->c, "step", step, step_bytes);
+  kernel_case_bind(&run->scan, "logits", all, 4ull * n_select * run->stride);
+  kernel_case_bind(&run->scan, "step", step, run->step_bytes);
+  kernel_case_bind(&run->scan, "cells", NULL, 0);
+  kernel_case_bind(&run->c, "cells", NULL, 0);
+  run->step = kernel_case_bind(&run->c, "step", step, run->step_bytes);
   run->slot = kernel_case_bind(&run->c, "slot", NULL, img_slot_bytes(N_SLOT));
   memset(run->slot, 0, img_slot_bytes(N_SLOT));
   run->result = kernel_case_bind(&run->c, "result", NULL, 0);
   free(step);
+}
+/* Rows that no vector of four is aligned in. */
+static void run_init(struct run *run, const float *logits, uint32_t n_vocab, const struct record *records, uint32_t n,
+                     uint32_t n_select, uint64_t from_slot) {
+  run_init_padded(run, logits, n_vocab, n_vocab % 4 ? 5 : 7, records, n, n_select, from_slot);
+}
+static void run_deinit(struct run *run) {
+  kernel_case_deinit(&run->scan);
+  kernel_case_deinit(&run->c);
+}
+/* Both kernels; what the first leaves is what the second finds. */
+static void run_kernels(struct run *run, void (*how)(struct kernel_case *c)) {
+  memcpy(kernel_case_data(&run->scan, "step"), run->step, run->step_bytes);
+  how(&run->scan);
+  const struct vkh_buffer *cells = &run->scan.buffer[kernel_push_index(run->scan.info, "cells")];
+  memcpy(kernel_case_data(&run->c, "cells"), cells->data, cells->bytes);
+  how(&run->c);
 }
 static const uint32_t *result_of(const struct run *run, uint32_t i) {
   return run->result + IMG_RESULT_HEAD_WORDS + i * IMG_RESULT_WORDS;
@@ -161,6 +187,11 @@ static uint32_t reference_of(const struct run *run, const struct record *r, cons
   return id;
 }
 
+static bool close_to(uint32_t word, double want) {
+  double got = as_float(word);
+  return got == want || fabs(got - want) < 1e-5 + 1e-6 * fabs(want);
+}
+
 /* Checks a record's result against the reference; returns whether it was decided by more than a hair. */
 static bool check_record(const struct run *run, uint32_t i, const struct record *r, const float *logits) {
   const float **order = malloc(run->n_vocab * sizeof *order);
@@ -168,18 +199,17 @@ static bool check_record(const struct run *run, uint32_t i, const struct record 
   assert_non_null(order);
   for (uint32_t k = 0; k < run->n_vocab; k++) order[k] = logits + k;
   qsort(order, run->n_vocab, sizeof *order, by_value);
-  for (uint32_t k = 0; k < run->n_vocab; k++) total += exp(logits[k] - *order[0]);
+  for (uint32_t k = 0; k < run->n_vocab; k++) total += exp(logits[k] - (double)*order[0]);
   uint32_t want = reference_of(run, r, logits, &gap);
   const uint32_t *result = result_of(run, i);
   bool decided = gap > 1e-4;
   if (decided && result[IMG_RESULT_TOKEN] != want)
     fail_msg("record %u: token %u, not %u (gap %g)", i, result[IMG_RESULT_TOKEN], want, gap);
   assert_true(result[IMG_RESULT_TOKEN] < run->n_vocab);
-  double logprob = logits[result[IMG_RESULT_TOKEN]] - *order[0] - log(total);
-  assert_true(fabs(as_float(result[IMG_RESULT_LOGPROB]) - logprob) < 1e-5 + 1e-6 * fabs(logprob));
+  assert_true(close_to(result[IMG_RESULT_LOGPROB], logits[result[IMG_RESULT_TOKEN]] - (double)*order[0] - log(total)));
   for (uint32_t k = 0; k < r->n_top && k < run->n_vocab; k++) {
     assert_int_equal(result[IMG_RESULT_TOP_ID + k], order[k] - logits);
-    assert_true(fabs(as_float(result[IMG_RESULT_TOP_LOGPROB + k]) - (*order[k] - *order[0] - log(total))) < 1e-5);
+    assert_true(close_to(result[IMG_RESULT_TOP_LOGPROB + k], *order[k] - (double)*order[0] - log(total)));
   }
   free(order);
   return decided;
@@ -207,14 +237,14 @@ static void test_greedy(void **state) {
                                     {.row = 3, .slot = 3, .top_k = 3, .top_p = 0.5}};
   struct run run;
   run_init(&run, logits, VOCAB, records, N, N, 0);
-  kernel_case_run(&run.c);
+  run_kernels(&run, kernel_case_run);
   for (uint32_t i = 0; i < N; i++) assert_true(check_record(&run, i, &records[i], logits + i * VOCAB));
   assert_int_equal(result_of(&run, 0)[IMG_RESULT_TOKEN], 17);
   assert_int_equal(result_of(&run, 1)[IMG_RESULT_TOKEN], 0);
   assert_int_equal(result_of(&run, 2)[IMG_RESULT_TOKEN], 1000);
   assert_int_equal(run.result[IMG_RESULT_NUMBER], 77);
   assert_int_equal(run.slot[2 * IMG_SLOT_WORDS + IMG_SLOT_TOKEN], 1000);
-  kernel_case_deinit(&run.c);
+  run_deinit(&run);
   free(logits);
 }
 
@@ -240,13 +270,13 @@ static void test_chain(void **state) {
   for (int i = 0; i < 20; i++) logits[3 * VOCAB + 10 + i] = 7; /* more ties at the top than top_k */
   struct run run;
   run_init(&run, logits, VOCAB, records, N, 64, 0);
-  kernel_case_run(&run.c);
+  run_kernels(&run, kernel_case_run);
   uint32_t decided = 0;
   for (uint32_t i = 0; i < N; i++) decided += check_record(&run, i, &records[i], logits + i * VOCAB);
   assert_true(decided > N - 4);
   assert_int_equal(result_of(&run, N)[IMG_RESULT_TOKEN], VKH_POISON);
   assert_int_equal(result_of(&run, 1)[IMG_RESULT_DONE], 0);
-  kernel_case_deinit(&run.c);
+  run_deinit(&run);
   free(logits);
 }
 
@@ -260,10 +290,82 @@ static void test_large_vocabulary(void **state) {
                                     {.row = 1, .slot = 1, .n_top = 2, .top_p = 1}};
   struct run run;
   run_init(&run, logits, VOCAB, records, N, N, 0);
-  kernel_case_run_plain(&run.c);
+  run_kernels(&run, kernel_case_run_plain);
   for (uint32_t i = 0; i < N; i++) assert_true(check_record(&run, i, &records[i], logits + i * VOCAB));
-  kernel_case_deinit(&run.c);
+  run_deinit(&run);
   free(logits);
+}
+
+/* Logits of a kind: how they lie decides which way the sampler takes. */
+enum kind { PEAKED, TYPICAL, FLAT, TIED, EQUAL, EXTREME, FEW, N_KIND };
+static void fill_kind(struct oracle_rng *rng, enum kind kind, float *l, uint32_t n) {
+  for (uint32_t i = 0; i < n; i++) {
+    double u = (oracle_u32(rng) + 0.5) / 4294967296.0;
+    double tail = -log(u); /* of the largest of many: as the logits of language models */
+    l[i] = (float)(kind == PEAKED    ? 3 * tail - 10
+                   : kind == TYPICAL ? 1.2 * tail
+                   : kind == FLAT    ? 0.01 * tail
+                   : kind == TIED    ? floor(2 * tail)
+                   : kind == EXTREME ? (u - 0.5) * 2e30
+                   : kind == FEW     ? (i % (n / 20) ? -INFINITY : tail)
+                                     : -3.25);
+  }
+  if (kind == PEAKED) l[n - 1] = 50;
+  if (kind == TIED) l[7] = -0.0f;
+}
+
+/* Every option over every kind of logits. n_top: whether lists are asked for. */
+static void check_kinds(uint32_t n_vocab, uint32_t pad, uint32_t n, void (*how)(struct kernel_case *c)) {
+  static const struct record options[] = {
+      {.top_p = 1},
+      {.top_p = 1, .n_top = 32},
+      {.temperature = 1, .top_p = 1},
+      {.temperature = 0.7f, .top_k = 40, .top_p = 0.95f, .min_p = 0.05f},
+      {.temperature = 1, .top_k = 1, .top_p = 1, .n_top = 3},
+      {.temperature = 1.5f, .top_k = 200, .top_p = 1},
+      {.temperature = 1, .top_k = 600, .top_p = 0.9f, .n_top = 32},
+      {.temperature = 1, .top_p = 0.9f},
+      {.temperature = 2, .top_p = 0.5f, .min_p = 0.01f, .n_top = 10},
+      {.temperature = 1, .top_p = 1, .min_p = 0.1f},
+      {.temperature = 3, .top_p = 1, .min_p = 1e-7f, .n_top = 1},
+  };
+  enum { N_OPTION = sizeof options / sizeof *options };
+  struct oracle_rng rng = {n_vocab};
+  float *logits = malloc(sizeof *logits * n * n_vocab);
+  struct record records[IMG_MAX_SELECT];
+  assert_non_null(logits);
+  uint32_t decided = 0;
+  for (uint32_t first = 0; first < N_KIND * N_OPTION; first += n) {
+    for (uint32_t i = 0; i < n; i++) {
+      uint32_t at = (first + i) % (N_KIND * N_OPTION);
+      fill_kind(&rng, at / N_OPTION, logits + i * n_vocab, n_vocab);
+      records[i] = options[at % N_OPTION];
+      records[i].row = records[i].slot = i;
+      records[i].pos = at;
+      records[i].seed = oracle_u32(&rng);
+    }
+    struct run run;
+    run_init_padded(&run, logits, n_vocab, pad, records, n, n, 0);
+    run_kernels(&run, how);
+    for (uint32_t i = 0; i < n; i++) decided += check_record(&run, i, &records[i], logits + i * n_vocab);
+    run_deinit(&run);
+  }
+  assert_true(decided > N_KIND * N_OPTION * 9 / 10);
+  free(logits);
+}
+
+static void test_kinds(void **state) {
+  (void)state;
+  check_kinds(4096, 0, 16, kernel_case_run);
+  check_kinds(257, 3, 16, kernel_case_run);
+  check_kinds(5003, 1, 16, kernel_case_run_plain);
+}
+
+static void test_kinds_large(void **state) {
+  (void)state;
+  check_kinds(50257, 0, 16, kernel_case_run_plain);
+  check_kinds(151936, 0, 11, kernel_case_run_plain);
+  check_kinds(262208, 0, 11, kernel_case_run_plain);
 }
 
 /* The same record alone and among others gives the same. */
@@ -278,14 +380,14 @@ static void test_batch_independence(void **state) {
     records[i] = (struct record){.row = i, .slot = i, .pos = 5, .seed = 1234, .temperature = 1, .top_p = 0.95f};
   struct run run;
   run_init(&run, logits, VOCAB, records, N, N, 0);
-  kernel_case_run_plain(&run.c);
+  run_kernels(&run, kernel_case_run_plain);
   for (uint32_t i = 0; i < N; i++) together[i] = result_of(&run, i)[IMG_RESULT_TOKEN];
-  kernel_case_deinit(&run.c);
+  run_deinit(&run);
   for (uint32_t i = 0; i < N; i += 4) {
     run_init(&run, logits + i * VOCAB, VOCAB, &records[i], 1, 1, 0);
-    kernel_case_run_plain(&run.c);
+    run_kernels(&run, kernel_case_run_plain);
     assert_int_equal(result_of(&run, 0)[IMG_RESULT_TOKEN], together[i]);
-    kernel_case_deinit(&run.c);
+    run_deinit(&run);
   }
   free(logits);
 }
@@ -304,9 +406,9 @@ static void test_distribution(void **state) {
       records[i] = (struct record){.row = i, .slot = i, .pos = round * N + i, .seed = 99, .temperature = 2, .top_p = 1};
     struct run run;
     run_init(&run, logits, VOCAB, records, N, N, 0);
-    kernel_case_run_plain(&run.c);
+    run_kernels(&run, kernel_case_run_plain);
     for (uint32_t i = 0; i < N; i++) count[result_of(&run, i)[IMG_RESULT_TOKEN]]++;
-    kernel_case_deinit(&run.c);
+    run_deinit(&run);
   }
   for (int k = 0; k < VOCAB; k++) {
     double mean = N * ROUNDS * p[k], deviation = sqrt(N * ROUNDS * p[k] * (1 - p[k]));
@@ -328,7 +430,7 @@ static void test_done_rule(void **state) {
   run.slot[0 * IMG_SLOT_WORDS + IMG_SLOT_DONE] = 1;
   run.slot[0 * IMG_SLOT_WORDS + IMG_SLOT_TOKEN] = 42;
   run.slot[2 * IMG_SLOT_WORDS + IMG_SLOT_DONE] = 1; /* is cleared */
-  kernel_case_run(&run.c);
+  run_kernels(&run, kernel_case_run);
   assert_int_equal(result_of(&run, 0)[IMG_RESULT_TOKEN], UINT32_MAX);
   assert_int_equal(result_of(&run, 0)[IMG_RESULT_DONE], 1);
   assert_int_equal(run.slot[0 * IMG_SLOT_WORDS + IMG_SLOT_TOKEN], 42);
@@ -339,7 +441,7 @@ static void test_done_rule(void **state) {
     assert_int_equal(run.slot[i * IMG_SLOT_WORDS + IMG_SLOT_TOKEN], token[i]);
     assert_int_equal(run.slot[i * IMG_SLOT_WORDS + IMG_SLOT_DONE], done[i]);
   }
-  kernel_case_deinit(&run.c);
+  run_deinit(&run);
   free(logits);
 }
 
@@ -367,7 +469,7 @@ static void test_suppressed(void **state) {
   struct run run;
   run_init(&run, logits, VOCAB, records, N, N, 0);
   run_suppress(&run, suppress, IMG_MAX_SUPPRESS);
-  kernel_case_run(&run.c);
+  run_kernels(&run, kernel_case_run);
   uint32_t decided = 0;
   for (uint32_t i = 0; i < N; i++) {
     for (uint32_t k = 0; k < IMG_MAX_SUPPRESS; k++)
@@ -375,7 +477,7 @@ static void test_suppressed(void **state) {
     decided += check_record(&run, i, &records[i], logits + i * VOCAB);
   }
   assert_true(decided > N - 4);
-  kernel_case_deinit(&run.c);
+  run_deinit(&run);
   free(logits);
 }
 
@@ -383,7 +485,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_greedy),       cmocka_unit_test(test_chain),     cmocka_unit_test(test_batch_independence),
       cmocka_unit_test(test_distribution), cmocka_unit_test(test_done_rule), cmocka_unit_test(test_large_vocabulary),
-      cmocka_unit_test(test_suppressed),
+      cmocka_unit_test(test_suppressed),   cmocka_unit_test(test_kinds),     cmocka_unit_test(test_kinds_large),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

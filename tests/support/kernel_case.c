@@ -87,13 +87,15 @@ void *kernel_case_data(struct kernel_case *c, const char *field) {
 
 /* ---- running ---- */
 
-/* The pipeline made last: a test that runs one kernel many times makes it once. */
-static struct {
+/* The pipelines made last: a test that runs a few kernels in turn, many times, makes each once. */
+enum { N_MADE = 4 };
+static struct made {
   struct shadergen_request request;
   struct vkh_kernel kernel;
   uint32_t n_resident;
   bool made;
-} last;
+} made[N_MADE];
+static uint32_t next_made;
 
 static bool same_request(const struct shadergen_request *a, const struct shadergen_request *b) {
   if (a->kernel != b->kernel || a->instrument != b->instrument || a->n_param != b->n_param) return false;
@@ -103,22 +105,26 @@ static bool same_request(const struct shadergen_request *a, const struct shaderg
 }
 
 static void close_device(void) {
-  if (last.made) vkh_kernel_deinit(&device, &last.kernel);
+  for (uint32_t i = 0; i < N_MADE; i++)
+    if (made[i].made) vkh_kernel_deinit(&device, &made[i].kernel);
   vkh_close(&device);
 }
 
 static const struct vkh_kernel *make_kernel(struct kernel_case *c) {
   struct moe_error err = {0};
   struct shadergen_module module;
-  if (last.made && last.n_resident == c->n_resident && same_request(&last.request, &c->request)) return &last.kernel;
+  for (uint32_t i = 0; i < N_MADE; i++)
+    if (made[i].made && made[i].n_resident == c->n_resident && same_request(&made[i].request, &c->request))
+      return &made[i].kernel;
   check(shadergen_compile(&c->request, &module, &err), &err);
-  if (last.made) vkh_kernel_deinit(c->device, &last.kernel);
-  c->device->n_resident = last.n_resident = c->n_resident;
-  vkh_kernel_init(c->device, &module, &last.kernel);
+  struct made *m = &made[next_made++ % N_MADE];
+  if (m->made) vkh_kernel_deinit(c->device, &m->kernel);
+  c->device->n_resident = m->n_resident = c->n_resident;
+  vkh_kernel_init(c->device, &module, &m->kernel);
   shadergen_module_deinit(&module);
-  last.request = c->request;
-  last.made = true;
-  return &last.kernel;
+  m->request = c->request;
+  m->made = true;
+  return &m->kernel;
 }
 
 static void run_module(struct kernel_case *c, bool instrument, const uint64_t *push) {
