@@ -22,11 +22,9 @@
 #define CHUNK (CHUNK_STEPS * LANES)
 #define CHUNKS ((LANE_STEPS + CHUNK_STEPS - 1) / CHUNK_STEPS)
 
-/* Pieces loaded ahead, and rows of weights at once, of which EXTRA is a multiple: what registers hold. Many rows of activations want many
- * rows of weights, since both are read for each product. */
+/* Pieces loaded ahead, and rows of weights at once, of which EXTRA is a multiple: what registers hold. */
 #define AHEAD (DOT_ROWS > 2 ? 1 : 2)
-#define MOST_ROWS (DOT_ROWS > 2 ? 4 : 2)
-#define WEIGHT_ROWS (NARROW ? 1u : EXTRA < MOST_ROWS ? EXTRA : MOST_ROWS)
+#define WEIGHT_ROWS (NARROW || EXTRA < 2 ? 1u : 2u)
 
 /* Run k of piece p of row r is at (4 * r + k) * CHUNK + p: lanes next to each other read next to each other. */
 shared uvec4 dot_high[4 * DOT_ROWS * CHUNK];
@@ -44,7 +42,7 @@ float stage_factor(uint r, uint e);
 vec4 stage_gain(uint e);
 #endif
 void dot_begin();
-void dot_finish(uint row, uint r, vec4 sum);
+void dot_finish(uint row, uint r, vec2 sum);
 
 /* Stages a value's four elements: number t of row r's in the chunk, that is elements e and on. */
 void dot_stage_four(uint r, uint t, vec4 v, vec4 gain, float factor) {

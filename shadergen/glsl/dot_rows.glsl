@@ -11,7 +11,7 @@
 /* Rows first .. first + EXTRA - 1, WEIGHT_ROWS at once. Call in uniform control flow. */
 void DOT_NAME(rows)(uint first) {
   const uint steps = LANE_STEPS, total = EXTRA / WEIGHT_ROWS * LANE_STEPS, lane = TID % LANES;
-  DOT_RAW ahead[AHEAD][4];
+  DOT_RAW ahead[AHEAD][2];
   if (!NARROW)
     [[unroll]] for (uint a = 0; a < AHEAD; a++)
       [[unroll]] for (uint i = 0; i < WEIGHT_ROWS; i++) {
@@ -20,7 +20,7 @@ void DOT_NAME(rows)(uint first) {
       }
   dot_begin();
   if (CHUNKS == 1) dot_stage(0, true);
-  precise float acc[4][DOT_ROWS];
+  precise float acc[2][DOT_ROWS];
   [[dont_unroll]] for (uint s0 = 0; s0 < total; s0 += NARROW ? 1 : AHEAD)
     [[unroll]] for (uint a = 0; a < (NARROW ? 1 : AHEAD); a++) {
       uint s = s0 + a, j = s % steps, p = min(j * LANES + lane, uint(DOT_PIECES - 1)), row = first + s / steps * WEIGHT_ROWS;
@@ -32,8 +32,8 @@ void DOT_NAME(rows)(uint first) {
       if (j == 0)
         [[unroll]] for (uint i = 0; i < WEIGHT_ROWS; i++)
           [[unroll]] for (uint r = 0; r < DOT_ROWS; r++) acc[i][r] = 0;
-      DOT_RAW now[4];
-      vec4 d[4], m[4];
+      DOT_RAW now[2];
+      vec4 d[2], m[2];
       [[unroll]] for (uint i = 0; i < WEIGHT_ROWS; i++) {
         if (NARROW) {
           now[i] = DOT_NAME(fetch)(row + i, p);
@@ -47,7 +47,7 @@ void DOT_NAME(rows)(uint first) {
         DECODE(DOT_FORMAT, dm)(now[i], DOT_PIECE(p), d[i], m[i]);
       }
       [[unroll]] for (uint k = 0; k < ROLLED(4); k++) {
-        uvec4 w[4];
+        uvec4 w[2];
         [[unroll]] for (uint i = 0; i < WEIGHT_ROWS; i++) w[i] = DECODE(DOT_FORMAT, q8)(now[i], k);
         [[unroll]] for (uint r = 0; r < ROLLED(DOT_ROWS); r++) {
           uint at = (4 * r + k) * CHUNK + j % CHUNK_STEPS * LANES + lane;
@@ -61,7 +61,7 @@ void DOT_NAME(rows)(uint first) {
       }
       if (j == steps - 1)
         [[unroll]] for (uint r = 0; r < ROLLED(DOT_ROWS); r++) {
-          vec4 sum = vec4(0);
+          vec2 sum = vec2(0);
           [[unroll]] for (uint i = 0; i < WEIGHT_ROWS; i++) sum[i] = lanes_sum(acc[i][r]);
           dot_finish(row, r, sum);
         }

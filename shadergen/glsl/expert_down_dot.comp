@@ -36,7 +36,7 @@ void dot_begin() {
   codebook_stage();
 }
 
-void dot_finish(uint row, uint unused, vec4 sum) {
+void dot_finish(uint row, uint unused, vec2 sum) {
   uint r = gl_WorkGroupID.y;
   [[unroll]] for (uint i = 0; i < WEIGHT_ROWS; i++) {
     uint o = row + i;

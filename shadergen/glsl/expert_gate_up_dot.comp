@@ -43,7 +43,7 @@ void store(uint o, uint r, float gate_sum, float up_sum) {
 }
 
 float gate_sum[DOT_ROWS]; /* waits for the row of up */
-void dot_finish(uint row, uint r, vec4 sum) {
+void dot_finish(uint row, uint r, vec2 sum) {
   [[unroll]] for (uint i = 0; i < WEIGHT_ROWS; i++) {
     if ((row + i) % 2 == 0)
       gate_sum[r] = sum[i];

@@ -45,7 +45,7 @@ void dot_begin() {
   }
 }
 
-void dot_finish(uint row, uint r, vec4 sum) {
+void dot_finish(uint row, uint r, vec2 sum) {
   precise float scale = 1;
   if (NORM != 0) scale = inversesqrt(row_square[r] / float(N_IN) + EPS);
   [[unroll]] for (uint i = 0; i < WEIGHT_ROWS; i++) {
