@@ -86,8 +86,11 @@ BARS_KHR = 0.05, 0.5
 
 
 def compile_image(model, folder, *options):
+    """The image of a model, with kernels up to the tier of `options` or of MOE_TEST_TIER (base: what CPU drivers take; each tier more takes
+    as long again to compile)."""
     image = pathlib.Path(folder, pathlib.Path(model).stem + ".img")
-    subprocess.run([os.environ["MOEC"], str(model), "-q", "--no-selftest", "-o", str(image), *options], check=True)
+    tier = [] if "--tier" in options else ["--tier", os.environ.get("MOE_TEST_TIER", "base")]
+    subprocess.run([os.environ["MOEC"], str(model), "-q", "--no-selftest", "-o", str(image), *options, *tier], check=True)
     return image
 
 

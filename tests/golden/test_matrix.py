@@ -18,7 +18,7 @@ KHR = "--tier", "khr"
 def check(model, golden, folder, *runs):
     """runs: (samples, options...)"""
     path = tests / "models" / (model + ".gguf")
-    image = compile_image(path, folder)
+    image = compile_image(path, folder, *KHR)
     for only, *options in runs:
         check_image(image, path, tests / "golden" / (golden + ".json"), *KHR, *options, only=only, bars=BARS_KHR)
     image.unlink()
