@@ -210,7 +210,7 @@ static void emit_deinit(struct emit *e) {
 }
 
 enum moe_code emit_model_check(const struct gguf *gguf, struct moe_error *err) {
-  const struct emit_options options = {.kv = "f16", .tier = "resident"};
+  const struct emit_options options = {.kv = "f16", .tier = "khr"};
   struct emit e = {.options = &options, .gguf = gguf};
   enum moe_code code = family_build(gguf, &e.graph, err);
   if (code) return code;

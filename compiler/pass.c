@@ -1,6 +1,7 @@
 #include "pass.h"
 
 #include "pass_state.h"
+#include "pass_step.h"
 
 #include <stdarg.h>
 #include <stdlib.h>
@@ -28,6 +29,12 @@ uint64_t pass_buffer(struct pass *p, uint64_t rows, uint64_t words) {
   }
   p->act_at = plan_align(at + bytes);
   if (p->act_at > p->template->act_bytes) p->template->act_bytes = p->act_at;
+  return at;
+}
+
+uint64_t pass_private(struct pass *p, uint64_t bytes) {
+  uint64_t at = plan_align(plan_act_bytes(p->plan));
+  p->act_at = p->template->act_bytes = plan_align(at + bytes);
   return at;
 }
 
@@ -212,7 +219,7 @@ static bool pass_linear(struct pass *p, int i) {
 
 /* ---- Small patterns ---- */
 
-static bool pass_embed(struct pass *p, int i) {
+uint64_t pass_embedding(struct pass *p, int i) {
   const struct ir_node *node = &p->graph->node[i];
   double format;
   struct plan_operand weight = pass_plane(p, i, 0, false, &format);
@@ -221,7 +228,11 @@ static bool pass_embed(struct pass *p, int i) {
             PASS_PARAMS({"FMT", format}, {"D_MODEL", node->width}, {"N_VOCAB", p->graph->n_vocab}, {"N_ROW", p->n_row},
                         {"SCALE", node->a.scale}),
             PASS_ARGS({"weight", weight}, {"step", PASS_STEP}, {"slot", {PLAN_SLOT, 0, 0}}, {"x", PASS_ACT(x)}));
-  pass_done(p, i, x);
+  return x;
+}
+
+static bool pass_embed(struct pass *p, int i) {
+  pass_done(p, i, pass_embedding(p, i));
   return true;
 }
 
@@ -265,8 +276,7 @@ static void pass_enter(struct pass *p, int layer) {
   p->layer = layer;
 }
 
-/* The tokens after `logits`, n_select rows: two dispatches. */
-static void pass_sample(struct pass *p, uint64_t logits) {
+void pass_sample(struct pass *p, uint64_t logits) {
   const uint32_t n_vocab = p->graph->n_vocab;
   const struct shadergen_param *params =
       PASS_PARAMS({"N_VOCAB", n_vocab}, {"LOGIT_STRIDE", n_vocab}, {"N_SELECT", p->n_select});
@@ -325,7 +335,8 @@ enum moe_code pass_lower(struct plan *plan, enum img_tier tier, enum img_templat
         p.n_use[g->node[i].in[k]]++;
         p.last_use[g->node[i].in[k]] = i;
       }
-    pass_run(&p);
+    bool whole = tier >= IMG_TIER_RESIDENT && kind == IMG_TEMPLATE_TOKEN && n_row == 1;
+    if (!whole || !pass_step(&p)) pass_run(&p);
   }
   free(p.value);
   free(p.n_use);

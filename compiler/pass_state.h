@@ -73,6 +73,15 @@ bool pass_fail(struct pass *p, enum moe_code code, const char *format, ...) __at
 /* A new buffer of the current scope. Returns its offset in ACT. */
 uint64_t pass_buffer(struct pass *p, uint64_t rows, uint64_t words);
 
+/* A buffer behind all that the templates so far use: theirs do not touch it between two steps. */
+uint64_t pass_private(struct pass *p, uint64_t bytes);
+
+/* Emits the lookup of the tokens' rows of node i, an EMBED. Returns the offset of its value. */
+uint64_t pass_embedding(struct pass *p, int i);
+
+/* Emits the sampler over the logits at that offset. */
+void pass_sample(struct pass *p, uint64_t logits);
+
 /* Declares node i computed, its value at `act`. */
 void pass_done(struct pass *p, int i, uint64_t act);
 

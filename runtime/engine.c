@@ -54,8 +54,11 @@ enum moe_code engine_check_lost(const struct engine *e, uint32_t copy, struct mo
   if (!word) return code;
   return moe_fail(
       err, MOE_FAILED,
-      "device %s: the %u workgroups of the resident kernel did not all run at once: one waited in vain (word "
-      "%u of the result block is %u); end other programs that use the device, or start with --tier %s",
+      word == IMG_LOST_LOOP
+          ? "device %s: its driver ended the loops of the resident kernel (%u workgroups; word %u of the result block "
+            "is %u), as drivers for CPUs do in long contexts; start with --tier %s"
+          : "device %s: the %u workgroups of the resident kernel did not all run at once: one waited in vain (word "
+            "%u of the result block is %u); end other programs that use the device, or start with --tier %s",
       e->load.gpu->name, e->load.gpu->resident, IMG_RESULT_LOST, word, img_tier_name(e->load.below));
 }
 

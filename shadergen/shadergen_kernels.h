@@ -45,7 +45,7 @@ enum kernel_push_kind { KERNEL_PUSH_ADDRESS, KERNEL_PUSH_WORD };
 /* Bits as enum img_access: 1 read, 2 write. */
 enum kernel_access { KERNEL_ACCESS_R = 1, KERNEL_ACCESS_W = 2, KERNEL_ACCESS_RW = 3 };
 
-#define KERNEL_MAX_PARAM 24
+#define KERNEL_MAX_PARAM 56
 #define KERNEL_MAX_PUSH 13
 
 struct kernel_param_info {

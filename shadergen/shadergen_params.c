@@ -104,22 +104,21 @@ uint32_t shadergen_codebooks_bytes(void) {
   return 2 * count;
 }
 
+/* Whether the kernel has weights of a format: as the value of a FORMAT parameter, or a bit of FORMATS_0 and _1. */
+static bool format_used(const struct shadergen_values *v, uint32_t number) {
+  for (uint32_t i = 0; i < v->info->n_param; i++)
+    if (v->info->param[i].kind == KERNEL_PARAM_FORMAT && (uint32_t)v->value[i] == number) return true;
+  int bits = kernel_param_index(v->info, number < 24 ? "FORMATS_0" : "FORMATS_1");
+  return bits >= 0 && ((uint32_t)v->value[bits] >> number % 24 & 1);
+}
+
 /* The codebooks that the kernel's formats read. */
 static uint32_t codebooks_of(const struct shadergen_values *v) {
   uint32_t set = 0;
-  for (uint32_t i = 0; i < v->info->n_param; i++) {
-    if (v->info->param[i].kind != KERNEL_PARAM_FORMAT) continue;
-    switch ((uint32_t)v->value[i]) {
 #define CODEBOOK(NAME, FIRST, COUNT)
 #define CODEBOOK_FORMAT(NUMBER, NAME)                                                                                  \
-  case NUMBER:                                                                                                         \
-    set |= 1u << CODEBOOK_##NAME;                                                                                      \
-    break;
+  if (format_used(v, NUMBER)) set |= 1u << CODEBOOK_##NAME;
 #include "codebooks.def"
-    default:
-      break;
-    }
-  }
   return set;
 }
 

@@ -55,7 +55,9 @@
 #ifndef FMT_3
 #define FMT_3 -1
 #endif
+#ifndef FMT_USED /* a kernel of many matrices says itself */
 #define FMT_USED(N) (FMT == N || FMT_GATE == N || FMT_UP == N || FMT_2 == N || FMT_3 == N)
+#endif
 
 #define FMT_NAME_0 f32
 #define FMT_NAME_1 f16

@@ -134,7 +134,8 @@ static void check_template(const struct plan *plan, const struct plan_template *
                      (!strcmp(info->push[f].name, "partial") || !strcmp(info->push[f].name, "logits"));
       bool product = !strcmp(info->push[f].name, "y") || /* RW for the residual form; the other writes first */
                      (!strcmp(info->push[f].name, "x") && param_of(op, "RESIDUAL") == 0);
-      if ((info->push[f].access & KERNEL_ACCESS_R) && !scratch && !product)
+      bool private = !strcmp(info->push[f].name, "exchange"); /* the kernel's own from step to step */
+      if ((info->push[f].access & KERNEL_ACCESS_R) && !scratch && !product && !private)
         for (uint64_t b = 0; b < n; b++)
           if (!written[at + b])
             fail_msg("token(%u): dispatch %u, %s.%s reads ACT+%llu, which nothing wrote", t->n_row, i, info->name,
@@ -150,6 +151,8 @@ static void check_template(const struct plan *plan, const struct plan_template *
 /* The layers' dispatches are the same but for weights and states: that is what bodies are made of. */
 static void check_layers(const struct plan_template *t) {
   uint32_t first = 0, n = 0;
+  for (uint32_t i = 0; i < t->n_op; i++)
+    if (t->op[i].request.kernel == KERNEL_STEP) return; /* has them all */
   while (t->op[first].layer != 0) first++;
   while (t->op[first + n].layer == 0) n++;
   for (int layer = 1; layer < 4; layer++)
