@@ -25,12 +25,12 @@ def image_of(model):
     return image
 
 
-def dispatches(image, name):
-    """Role -> dispatches of a template, calls unrolled, out of `moert inspect --templates`."""
+def dispatches(image, name, tier):
+    """Role -> dispatches of a tier's template, calls unrolled, out of `moert inspect --templates`."""
     lists, current = {}, None
     for line in run("inspect", "--templates", image).splitlines():
-        if head := re.match(r"(template \S+|body \d+)", line):
-            current = lists.setdefault(head.group(1), [])
+        if head := re.match(r"(template \S+  tier \w+|body \d+)", line):
+            current = lists[head.group(1)] = []
         elif call := re.match(r"\s+\d+ call body (\d+) table \d+ rows (\d+)\.\.(\d+)", line):
             current.append(("call", f"body {call.group(1)}", int(call.group(3)) - int(call.group(2)) + 1))
         elif found := re.match(r"\s+\d+ (.{16,}?) \w+ (?:\w+=\S+ ?)+ \d+ x \d+ x \d+$", line):
@@ -43,14 +43,14 @@ def dispatches(image, name):
                 add(lists[what], times * n)
             else:
                 counts[what] = counts.get(what, 0) + times
-    add(lists[f"template {name}"], 1)
+    add(lists[f"template {name}  tier {tier}"], 1)
     return counts
 
 
 def check(image, *args, template, rows, sequences=1):
     p = json.loads(run("profile", image, "--json", *args))
     assert (p["template"], p["n_row"], p["n_sequence"]) == (template, rows, sequences), p
-    assert {r["role"]: r["dispatches"] for r in p["roles"]} == dispatches(image, template), p["roles"]
+    assert {r["role"]: r["dispatches"] for r in p["roles"]} == dispatches(image, template, p["tier"]), p["roles"]
     assert p["dispatches"] == sum(r["dispatches"] for r in p["roles"]) and p["barriers"] > 0
     gap, ceiling = p["gap"], p["ceiling"]["gb_s"]
     assert ceiling == p["ceiling"][p["ceiling"]["by"]] and ceiling["median"] == max(p["ceiling"][by]["median"] for by in ("read", "copy")), p["ceiling"]
@@ -104,7 +104,7 @@ def test_table_and_picture(image):
     name = "{http://www.w3.org/2000/svg}"
     assert root.tag == name + "svg" and root.find(name + "title") is not None
     words = ["".join(t.itertext()) for t in root.iter(name + "text")]
-    for role, n in dispatches(image, "token(1)").items():
+    for role, n in dispatches(image, "token(1)", "base").items():
         assert f"{role} x{n}" in words, (role, words)
     assert any("tier base" in w for w in words) and any("copying" in w and "GB/s" in w for w in words), words
     width, height = float(root.get("width")), float(root.get("height"))
