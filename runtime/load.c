@@ -88,7 +88,8 @@ static enum moe_code load_choose(const struct engine_options *o, struct load *lo
     if (load_must(v, i, asked)) load_add_needs(load, i, list, &needs);
   }
   if (!any && o->tier)
-    return moe_fail(err, MOE_DECLINED, "%s: has no kernels of tier %s; compile it with that tier, or leave --tier out",
+    return moe_fail(err, MOE_DECLINED,
+                    "%s: has no kernels of tier %s; leave --tier out for the best that the image and the device have",
                     o->image_path, o->tier);
   if (!any) return moe_fail(err, MOE_FAILED, "%s: has no templates", o->image_path);
   enum moe_code code = vk_instance_choose(load->instance, o->device, &needs, &load->gpu, err);

@@ -24,9 +24,11 @@ def check_rows_alone(image):
     """Eight sequences of one token each, so that all their steps are of up to eight rows: each answers bit by bit what it answers alone."""
     prompts = [[300 + 17 * i] for i in range(8)]
     options = os.environ["MOERT"], image
-    alone = [moert(*options, ids, 8, "--tier", "dot") for ids in prompts[:2]]
+    alone = [moert(*options, ids, 8, "--tier", "dot") for ids in prompts]
     for n in (2, 3, 8):
-        for one, other in zip(alone, moert(*options, prompts[:n], 8, "--tier", "dot")):
+        got = moert(*options, prompts[:n], 8, "--tier", "dot")
+        assert len(got) == n, got
+        for one, other in zip(alone, got):
             assert one["ids"] == other["ids"] and one["logprobs"] == other["logprobs"], f"{n} rows: {one} {other}"
 
 
